@@ -1,0 +1,107 @@
+"""`harness score`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from harness.cli.common import emit, json_option, open_store, runs_or_all, say, store_option
+from harness.errors import DamageError, UsageError
+
+if TYPE_CHECKING:
+    from harness.scoring import Flip, Scored
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@store_option
+@json_option
+@click.option("--scorer", metavar="MODULE:NAME", help="A scorer, beside the recorded verdicts.")
+@click.option("--against", metavar="MODULE:NAME", help="A scorer, beside the official rules.")
+@click.option("--explain", is_flag=True, help="Sort wrong answers by why they are wrong.")
+@click.option("--show-truths", is_flag=True, help="Print answers and truths of what is listed.")
+@click.option("--dataset", metavar="mini|DIR", help="Where the truths are.")
+def score(
+    runs: tuple[str, ...],
+    store_path: str,
+    as_json: bool,
+    scorer: str | None,
+    against: str | None,
+    explain: bool,
+    show_truths: bool,
+    dataset: str | None,
+) -> None:
+    """Score the recorded answers of RUNs (default: all) again, without running the loop.
+
+    Exits 1 when a verdict flips or a cassette is damaged.
+    """
+    from harness.report import table, to_json
+    from harness.scoring import ScoreOptions, score_run
+
+    if scorer and against:
+        raise UsageError("give --scorer or --against, not both")
+    options = ScoreOptions(scorer=scorer, against=against, explain=explain, show_truths=show_truths)
+    store = open_store(store_path)
+    data = None
+    if dataset is not None:
+        from harness.config import load_dataset
+
+        data = load_dataset(dataset)
+    failed = False
+    for name in runs_or_all(store, runs):
+        try:
+            scored = score_run(store, name, options, dataset=data, progress=say)
+        except DamageError as error:
+            say(f"error: {error}")
+            failed = True
+            continue
+        if as_json:
+            more = {
+                "before": scored.before,
+                "flips": [msgspec.to_builtins(flip) for flip in scored.flips],
+            }
+            if explain:
+                more["explained"] = scored.explained
+            emit(to_json(scored.report)[:-1] + f", {json.dumps(more)[1:]}")
+        else:
+            emit(f"{name}\n{table(scored.report)}")
+            for line in _lines(scored):
+                emit(line)
+        for finding in scored.findings:
+            say(finding)
+        failed = failed or bool(scored.flips or scored.findings)
+    sys.exit(1 if failed else 0)
+
+
+def _lines(scored: Scored) -> list[str]:
+    lines = [_flip_line(flip) for flip in scored.flips]
+    if scored.flips:
+        after: Counter[str] = Counter(result.verdict for result in scored.report.samples)
+        lines.insert(0, f"{len(scored.flips)} verdicts flip:")
+        names = sorted({*scored.before, *after})
+        changes = [f"{name} {scored.before.get(name, 0)} → {after.get(name, 0)}" for name in names]
+        lines.append("totals: " + ", ".join(changes))
+    if scored.explained:
+        classes = Counter(str(entry["class"]) for entry in scored.explained)
+        lines.append("why wrong answers are wrong (for people; no part of any score):")
+        for label, count in classes.most_common():
+            lines.append(f"  {count:4} {label}")
+        for entry in scored.explained:
+            shown = f": {entry['answer']!r} for {entry['truth']!r}" if "truth" in entry else ""
+            lines.append(f"  {entry['task_id']} epoch {entry['epoch']}: {entry['class']}{shown}")
+    return [*lines, ""]
+
+
+def _flip_line(flip: Flip) -> str:
+    from harness.terminal import printable
+
+    shown = "" if flip.truth is None else f"  answer {flip.answer!r}, truth {flip.truth!r}"
+    return printable(
+        f"  {flip.task_id} epoch {flip.epoch}  level {flip.level}  {flip.kind or '?'}  "
+        f"{flip.old} → {flip.new}{shown}"
+    )

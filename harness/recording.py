@@ -1,0 +1,455 @@
+"""Record: run the loop live over many samples, seal each one, lose nothing on the way."""
+
+from __future__ import annotations
+
+import platform
+import queue
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from harness import __version__
+from harness.attempt import Agent, load_callable
+from harness.cassette import End, read_cassette, read_end
+from harness.continuing import Continued, LiveWorld, SampleRecording
+from harness.dataset import UNKNOWN, Dataset, Item, selection_digest
+from harness.errors import Finding, Interrupted, LackError, LimitError, UsageError
+from harness.records import MATCH_PARTS, Sample
+from harness.replaying import known_truths, missing_result, notes_of, tools_of
+from harness.report import RunReport, SampleResult, metrics, verdict_for
+from harness.runfile import (
+    DatasetRef,
+    Entry,
+    RunFile,
+    RunSettings,
+    Selection,
+    differences,
+    read_run,
+    write_run,
+)
+from harness.store import PREFIX, Store
+
+
+class RecordConfig(msgspec.Struct, kw_only=True):
+    """One recording."""
+
+    run: str
+    settings: RunSettings
+    dataset: Dataset | None
+    """None for a fork that needs nothing live."""
+    source: str = ""
+    """`mini`, a hub's name, or `folder`: where the data set came from."""
+    items: tuple[Item, ...] = ()
+    selection: Selection = Selection()
+    api_url: str | None = None
+    """The endpoint's address in full; the run file holds what may be stored of it."""
+    api_key: str | None = None
+    secrets: tuple[str, ...] = ()
+    """Texts that must not reach the store, the API key among them."""
+    eval_batch_size: int = 1
+    retry_errors: bool = False
+    overwrite: bool = False
+    on_drift: str = "hard"
+    """`hard`: fail on drift that is not text alone; `warn`: never; `fail`: on any."""
+
+
+class Backend(Protocol):
+    """What `harness.live.backend` gives."""
+
+    image: dict[str, Any] | None
+
+    def world(self, sample: Sample, attachment: Path | None) -> LiveWorld: ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Progress(Protocol):
+    """Told what happens; `harness.progress` shows it to people."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def note(self, line: str) -> None: ...
+
+    def sample(self, result: SampleResult) -> None: ...
+
+    def tokens(self, count: int) -> None: ...
+
+    def running(self, yes: bool) -> None:
+        """Whether samples are in flight: an interruption has to wait for their replies."""
+
+    def end(self) -> None: ...
+
+
+Connect = Callable[[RecordConfig, Callable[[str], None], Callable[[float], None]], Backend]
+
+
+class Recorded(msgspec.Struct, kw_only=True):
+    """What a recording came to."""
+
+    report: RunReport
+    findings: list[str]
+    interrupted: bool = False
+
+
+def record(
+    store: Store,
+    config: RecordConfig,
+    *,
+    connect: Connect,
+    progress: Progress,
+    stop: threading.Event | None = None,
+) -> Recorded:
+    """Record what is not recorded yet; a finished run makes no call and needs nothing live.
+
+    `stop` ends it early: requests in flight are awaited, what is finished is kept.
+    """
+    store.create()
+    if config.overwrite and store.has_run(config.run):
+        return _overwrite(store, config, connect=connect, progress=progress, stop=stop)
+    agent: Agent = load_callable(config.settings.agent, "the agent")
+    with store.writer(config.run):
+        run = _open_run(store, config)
+        job = Recording(store, run, config, agent, progress, stop=stop)
+        todo = job.unfinished()
+        if todo:
+            job.live(todo, connect)
+        else:
+            job.flush()
+        return job.result()
+
+
+def _overwrite(store: Store, config: RecordConfig, **live: Any) -> Recorded:
+    """Record beside the old run, under `NAME.new`; take its place only when all is there."""
+    beside = msgspec.structs.replace(config, run=f"{config.run}.new", overwrite=False)
+    done = record(store, beside, **live)
+    if done.interrupted or done.report.metrics["missing"]:
+        return done
+    with store.writer(config.run), store.writer(beside.run):
+        run = read_run(store, beside.run)
+        run.name = config.run
+        store.remove_journals(config.run)
+        write_run(store, run)
+        store.remove_run(beside.run)
+    done.report.run = config.run
+    return done
+
+
+# ------------------------------------------------------------------------------------- the run file
+
+
+def _open_run(store: Store, config: RecordConfig) -> RunFile:
+    """The run to go on with: a new one, or the recorded one if it was told the same."""
+    wanted = [
+        Entry(task_id=item.sample.task_id, epoch=epoch, level=item.sample.level)
+        for item in config.items
+        for epoch in range(1, config.selection.epochs + 1)
+    ]
+    assert config.dataset is not None
+    dataset = DatasetRef(
+        id=config.dataset.id,
+        source=config.source,
+        revision=config.dataset.revision,
+        split=config.dataset.split,
+        digest=config.dataset.digest,
+    )
+    if not store.has_run(config.run):
+        return RunFile(
+            name=config.run,
+            harness=__version__,
+            settings=config.settings,
+            environment={"python": platform.python_version(), "platform": sys.platform},
+            dataset=dataset,
+            selection=config.selection,
+            samples=wanted,
+        )
+    run = read_run(store, config.run)
+    changed = differences(run.settings, config.settings)
+    if (run.dataset.digest, run.dataset.split) != (dataset.digest, dataset.split):
+        changed.append(f"dataset: {run.dataset.id} ({run.dataset.digest}) → {dataset.id}")
+    if changed:
+        lines = "\n    ".join(changed)
+        raise UsageError(
+            f"run {config.run!r} was recorded with other settings:\n    {lines}",
+            hint="choose another --run, or record this one anew with --overwrite",
+        )
+    have = {(entry.task_id, entry.epoch) for entry in run.samples}
+    new = [entry for entry in wanted if (entry.task_id, entry.epoch) not in have]
+    if new:
+        run.samples = sorted([*run.samples, *new], key=lambda entry: (entry.task_id, entry.epoch))
+        ids = {entry.task_id for entry in run.samples}
+        items = tuple(item for item in config.dataset.items if item.sample.task_id in ids)
+        run.selection = msgspec.structs.replace(
+            config.selection,
+            selected=len(ids),
+            digest=selection_digest(items),
+            epochs=max(entry.epoch for entry in run.samples),
+        )
+    return run
+
+
+# ----------------------------------------------------------------------------------- the recording
+
+
+class Recording:
+    """The state of one `record` call, shared by its worker threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: RunFile,
+        config: RecordConfig,
+        agent: Agent,
+        progress: Progress,
+        *,
+        stop: threading.Event | None = None,
+        sources: Mapping[tuple[str, int], str] | None = None,
+        fork: bool = False,
+        match_on: Sequence[str] = MATCH_PARTS,
+        keep_image: dict[str, Any] | None = None,
+    ) -> None:
+        """`sources`: cassettes to continue, by task id and epoch; `fork` also where a loop leaves
+        them. `keep_image`: the image that the sandboxes must have, besides the run's own."""
+        self.store, self.run, self.config, self.agent = store, run, config, agent
+        self.progress, self.stop = progress, stop or threading.Event()
+        self.sources, self.fork, self.match_on = sources or {}, fork, match_on
+        self.image = keep_image or run.environment.get("image")
+        items = config.dataset.items if config.dataset else ()
+        self.items = {item.sample.task_id: item for item in items}
+        self.truths = known_truths(run, config.dataset, progress.note)
+        self.results: dict[tuple[str, int], SampleResult] = {}
+        self.findings: list[str] = []
+        self.broken: BaseException | None = None
+        self.backend: Backend | None = None
+        self.tokens = 0
+        self._lock = threading.RLock()
+        self._unflushed: list[str] = []
+
+    def unfinished(self) -> list[Entry]:
+        """What is to be done: never recorded, interrupted, or (if asked for) ended in error."""
+        return [
+            entry
+            for entry in self.run.samples
+            if entry.status == "missing" or (entry.status == "error" and self.config.retry_errors)
+        ]
+
+    def live(self, todo: list[Entry], connect: Connect | None) -> None:
+        """Work through the entries with `eval_batch_size` threads.
+
+        Without `connect` nothing live is needed, or allowed.
+        """
+        if connect is not None:
+            self.backend = connect(self.config, self.progress.note, self._sleep)
+        try:
+            self._check_image()
+            write_run(self.store, self.run)
+            self.progress.begin(len(self.run.samples), len(self.run.samples) - len(todo))
+            work: queue.SimpleQueue[Entry] = queue.SimpleQueue()
+            for entry in todo:
+                work.put(entry)
+            count = min(self.config.eval_batch_size, len(todo))
+            threads = [
+                threading.Thread(target=self._work, args=(work,), daemon=True) for _ in range(count)
+            ]
+            for thread in threads:
+                thread.start()
+            self.progress.running(True)  # from here on an interruption waits for replies
+            aborted = False
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(0.1)
+                if self.stop.is_set() and not aborted and self.backend is not None:
+                    aborted = True
+                    self.backend.abort()  # commands cost nothing; replies in flight are awaited
+        finally:
+            self.progress.running(False)
+            self.progress.end()
+            if self.backend is not None:
+                self.backend.close()
+            self.flush()
+        if self.broken is not None:
+            raise self.broken
+
+    def _check_image(self) -> None:
+        if self.backend is None:
+            return
+        known, image = self.image, self.backend.image
+        if known is not None and image is not None and known["layers"] != image["layers"]:
+            raise LackError(
+                f"the image {image['reference']} is not the one that was recorded with "
+                f"(recorded {known['id']}, here {image['id']})",
+                hint="load the recorded image, or name this one with --docker-image in a fork",
+            )
+        self.run.environment["image"] = image
+
+    def _world(self, entry: Entry) -> LiveWorld:
+        if self.backend is None:
+            raise LackError("this replay may not ask anything live", hint="--on-divergence fork")
+        item = self.items[entry.task_id]
+        return self.backend.world(item.sample, item.path)
+
+    def _work(self, work: queue.SimpleQueue[Entry]) -> None:
+        while not self.stop.is_set():
+            try:
+                entry = work.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._record(entry)
+            except Interrupted:
+                return
+            except Finding as error:
+                with self._lock:
+                    self.findings.append(f"{entry.task_id} epoch {entry.epoch}: {error}")
+            except BaseException as error:
+                with self._lock:
+                    self.broken = self.broken or error
+                self.stop.set()
+
+    def _sleep(self, seconds: float) -> None:
+        """Between attempts at a model request; an interruption ends it."""
+        if self.stop.wait(seconds):
+            raise Interrupted
+
+    def _record(self, entry: Entry) -> None:
+        tools, servers = tools_of(self.run)
+        sample = SampleRecording(
+            self.store,
+            self.run.name,
+            self._sample(entry),
+            self.agent,
+            self.run.settings,
+            source=entry.cassette or self.sources.get((entry.task_id, entry.epoch)),
+            fork=self.fork,
+            match_on=self.match_on,
+            image=self.run.environment.get("image"),
+            start=lambda: self._world(entry),
+            secrets=self.config.secrets,
+            tools=tools,
+            servers=servers,
+            on_drift=self.config.on_drift,
+            stop=self.stop,
+            check=self._check_budget,
+            spent=self._spend,
+            note=self.progress.note,
+        )
+        self._done(entry, sample.take())
+
+    def _sample(self, entry: Entry) -> Sample:
+        """The sample as the data set has it, or, for a tape that is only followed, as the tape."""
+        item = self.items.get(entry.task_id)
+        if item is not None:
+            return msgspec.structs.replace(item.sample, epoch=entry.epoch)
+        source = self.sources[entry.task_id, entry.epoch]
+        return read_cassette(self.store, source, f"sample {entry.task_id!r}").header.sample
+
+    def _done(self, entry: Entry, taken: Continued) -> None:
+        end = taken.end
+        entry.cassette, entry.status = taken.cassette, end.status
+        truth = self.truths.get(entry.task_id, UNKNOWN)
+        entry.verdict = verdict_for(end.status, end.answer, end.last_error, truth)
+        entry.verdict_source = "scored"
+        entry.steps, entry.usage = end.totals.model, taken.usage
+        entry.seconds = round(entry.seconds + taken.seconds, 3)
+        entry.replayable, entry.drift = end.replayable, len(taken.drift)
+        result = _result(entry, end, taken.drift)
+        with self._lock:
+            self.results[entry.task_id, entry.epoch] = result
+            self._unflushed.append(taken.key)
+            if not end.replayable:
+                self.findings.append(
+                    f"{entry.task_id} epoch {entry.epoch}: the loop does not follow its own "
+                    f"cassette: {(end.report or {}).get('told', 'it ended otherwise')}"
+                )
+            # a run file is rewritten as a whole: seldom enough that all of it stays linear
+            if len(self._unflushed) * 50 >= len(self.run.samples):
+                self.flush()
+        self.progress.sample(result)
+
+    def _check_budget(self) -> None:
+        limit = self.config.settings.run_tokens
+        if limit is not None and self.tokens >= limit:
+            raise LimitError(f"the run has used its {limit} tokens (--run-tokens)")
+
+    def flush(self) -> None:
+        """Write the run file; only then do the journals go that it has in sealed form."""
+        with self._lock:
+            write_run(self.store, self.run)
+            for key in self._unflushed:
+                self.store.remove_journal(self.run.name, key)
+            self._unflushed.clear()
+
+    def _spend(self, tokens: int) -> None:
+        with self._lock:
+            self.tokens += tokens
+        self.progress.tokens(tokens)
+
+    def result(self) -> Recorded:
+        """The whole run's report, what was recorded before included."""
+        results = [
+            self.results.get((entry.task_id, entry.epoch)) or recorded_result(self.store, entry)
+            for entry in self.run.samples
+        ]
+        notes = notes_of(self.run, results)
+        if self.stop.is_set():
+            notes.insert(0, "cancelled: this report covers what was finished")
+        report = RunReport(
+            run=self.run.name,
+            model=self.run.settings.loop.model,
+            dataset=msgspec.to_builtins(self.run.dataset),
+            samples=results,
+            metrics=metrics(results),
+            notes=notes,
+        )
+        return Recorded(report=report, findings=self.findings, interrupted=self.stop.is_set())
+
+
+def _result(entry: Entry, end: End, drift: list[dict[str, Any]]) -> SampleResult:
+    return SampleResult(
+        task_id=entry.task_id,
+        epoch=entry.epoch,
+        level=entry.level,
+        status=entry.status,
+        verdict=entry.verdict,
+        verdict_source=entry.verdict_source,
+        answer=end.answer,
+        steps=entry.steps,
+        cassette=entry.cassette,
+        trajectory=PREFIX + end.trajectory,
+        drift=drift,
+        replayable=entry.replayable,
+        usage=entry.usage,
+    )
+
+
+def recorded_result(store: Store, entry: Entry) -> SampleResult:
+    """A sample as it was recorded, from its run file's line and its cassette's last."""
+    what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}"
+    if entry.cassette is None:
+        return missing_result(entry)
+    if entry.drift:  # told in full only where it stands
+        tape = read_cassette(store, entry.cassette, what)
+        assert tape.end is not None
+        return _result(entry, tape.end, tape.drift())
+    return _result(entry, read_end(store, entry.cassette, what), [])
+
+
+def plan_lines(store: Store, config: RecordConfig) -> list[str]:
+    """What `record` would do, without doing it."""
+    run = _open_run(store, config)
+    counts = {"ok": 0, "error": 0, "missing": 0}
+    for entry in run.samples:
+        counts[entry.status] += 1
+    unfinished = len(store.journals(config.run)) if store.has_run(config.run) else 0
+    todo = counts["missing"] + (counts["error"] if config.retry_errors else 0)
+    steps = todo * config.settings.loop.max_steps
+    return [
+        f"run {run.name}: {len(run.samples)} samples x epochs, of {run.selection.of} in the split",
+        f"recorded: {counts['ok']} ok, {counts['error']} error; {unfinished} unfinished journals",
+        f"to do: {todo} samples, at most {steps} model turns",
+    ]

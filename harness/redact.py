@@ -1,0 +1,143 @@
+"""Keeping secrets out: replies are redacted at the seam, requests that carry one are refused.
+
+A secret is searched for as it is, URL-encoded, and in base64 at its three alignments (either
+alphabet, in one line or several), when it has at least 12 characters. Shorter ones cannot be told
+from ordinary text and are left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from harness.errors import SecretError
+from harness.records import (
+    BashReply,
+    BashRequest,
+    History,
+    ModelReply,
+    ModelRequest,
+    Reply,
+    Request,
+    ToolReply,
+    ToolRequest,
+)
+
+MARK = "[secret removed]"
+SHORTEST = 12
+
+
+class Redactor:
+    """Finds the given secrets in texts, bytes and JSON values of one sample."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = {secret for secret in secrets if len(secret) >= SHORTEST}
+        longest_first = sorted(known, key=lambda secret: (-len(secret), secret))
+        pattern = "|".join(form for secret in longest_first for form in _patterns(secret))
+        self._text = re.compile(pattern) if known else None
+        self._bytes = re.compile(pattern.encode("utf-8", "surrogatepass")) if known else None
+        self._checked: set[bytes] = set()  # histories whose messages were found clean
+
+    def text(self, text: str) -> str:
+        return self._text.sub(MARK, text) if self._text else text
+
+    def data(self, data: bytes) -> bytes:
+        return self._bytes.sub(MARK.encode(), data) if self._bytes else data
+
+    def json(self, value: Any) -> Any:
+        """The value with every string in it redacted, keys included."""
+        if self._text is None:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.json(key): self.json(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.json(item) for item in value]
+        return value
+
+    def reply(self, reply: Reply) -> Reply:
+        """The reply as the loop and the tape may see it."""
+        if self._text is None:
+            return reply
+        if isinstance(reply, BashReply):
+            return BashReply(
+                self.data(reply.stdout), self.data(reply.stderr),
+                reply.exit_code, reply.timed_out, reply.omitted,
+            )  # fmt: skip
+        if isinstance(reply, ModelReply | ToolReply):
+            value = self.json(msgspec.to_builtins(reply))
+            return msgspec.convert(value, type(reply))
+        return self.json(reply)
+
+    def check(self, request: Request) -> None:
+        """SecretError, naming the place, when a request would carry a secret outside."""
+        if self._text is None:
+            return
+        if isinstance(request, ModelRequest):
+            node: History | None = request.messages
+            clean: list[bytes] = []
+            while node is not None and len(node) and node.chain not in self._checked:
+                self._refuse(node.message, f"messages[{len(node) - 1}]")
+                clean.append(node.chain)
+                node = node.parent
+            self._checked.update(clean)
+            self._refuse(request.params, "params")
+            self._refuse(request.tools, "tools")
+        elif isinstance(request, BashRequest):
+            self._refuse(request.command, "command")
+        elif isinstance(request, ToolRequest):
+            self._refuse(request.server, "server")
+            self._refuse(request.name, "name")
+            self._refuse(request.arguments, "arguments")
+        else:
+            self._refuse(request.name, "name")
+
+    def _refuse(self, value: Any, place: str) -> None:
+        assert self._text is not None
+        if isinstance(value, str):
+            if self._text.search(value):
+                raise SecretError(
+                    f"a request was about to carry a secret of this run at {place}; it was not sent"
+                )
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._refuse(key, place)
+                self._refuse(item, f"{place}.{key}")
+        elif isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                self._refuse(item, f"{place}[{index}]")
+
+
+def _patterns(secret: str) -> list[str]:
+    """Regular expressions for the spellings under which a secret can stand in a text."""
+    rest = "".join(map(_spelt, secret[1:]))
+    # the first character outside a group: that is what the search is fast by
+    found = [re.escape(secret[0]) + rest, _percent(secret[0]) + rest]
+    raw = secret.encode("utf-8", "surrogatepass")
+    for shift in range(3):
+        # the characters that the secret alone decides, whatever stands before and behind it
+        padded = base64.b64encode(b"\0" * shift + raw).decode().rstrip("=")
+        start = -(-shift * 8 // 6)
+        length = (shift + len(raw)) * 8 // 6 - start
+        inner = padded[start : start + length]
+        # in either alphabet, and broken into lines anywhere, as `base64` prints it
+        found.append(r"(?:\r?\n)?".join(_ALPHABETS.get(char, char) for char in inner))
+    return found
+
+
+_ALPHABETS = {"+": "[+-]", "/": "[/_]"}
+
+
+def _spelt(char: str) -> str:
+    """A character as it is or URL-encoded: which ones are encoded, encoders do not agree on."""
+    return f"(?:{re.escape(char)}|{_percent(char)}{'|[+]' if char == ' ' else ''})"
+
+
+def _percent(char: str) -> str:
+    digits = char.encode("utf-8", "surrogatepass").hex("%")
+    return "%" + "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in digits)

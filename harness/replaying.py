@@ -1,0 +1,300 @@
+"""Replay: the same loop, fed from cassettes. No container, network, key or clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from harness.attempt import Agent, attempt, load_callable
+from harness.cassette import Tape, read_cassette
+from harness.dataset import Dataset
+from harness.divergence import Place, summary
+from harness.errors import DamageError, DivergenceError, UsageError
+from harness.records import MATCH_PARTS, Outcome, Settings, Verdict
+from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
+from harness.runfile import Entry, RunFile, read_run
+from harness.scorer import question_scorer
+from harness.store import Store
+from harness.truths import find
+from harness.world import Diverged, Replayer
+
+
+class Replayed(msgspec.Struct, kw_only=True):
+    """What became of one cassette."""
+
+    outcome: Outcome
+    """As the loop ended now; as recorded, where it diverged."""
+    last_error: str | None = None
+    trajectory: str | None = None
+    """None where the loop diverged."""
+    steps: int = 0
+    identical: bool = False
+    divergence: DivergenceError | None = None
+
+
+def replay_tape(
+    tape: Tape,
+    agent: Agent,
+    settings: Settings,
+    *,
+    place: Place,
+    match_on: Collection[str] = MATCH_PARTS,
+    tools: Sequence[dict[str, Any]] = (),
+    servers: Mapping[str, str] | None = None,
+) -> Replayed:
+    """Run the loop on a sealed tape. A divergence is part of the result; damage is raised."""
+    world = Replayer(
+        tape, model=settings.model, place=place, match_on=match_on, tools=tools, servers=servers
+    )
+    end = tape.end
+    if end is None:
+        raise DamageError(f"{tape.what} is damaged: it was never finished")
+    try:
+        outcome = attempt(agent, tape.header.sample, world, settings)
+        world.check_finished()
+    except DivergenceError as error:
+        return Replayed(
+            outcome=end.outcome, last_error=end.last_error, steps=world.steps, divergence=error
+        )
+    trajectory = world.trajectory.result(outcome)
+    return Replayed(
+        outcome=outcome,
+        last_error=last_error(world.last_reply, outcome),
+        trajectory=trajectory,
+        steps=world.steps,
+        identical=trajectory == end.trajectory and set(match_on) == set(MATCH_PARTS),
+    )
+
+
+def last_error(last_reply: Any, outcome: Outcome) -> str | None:
+    """Why there is no answer, if the model's last reply says so."""
+    if outcome.status != "ok" or outcome.answer is not None or last_reply is None:
+        return None
+    error: str | None = last_reply.error
+    return error
+
+
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to replay a run, where it differs from how it was recorded."""
+
+    match_on: tuple[str, ...] = MATCH_PARTS
+    task_ids: tuple[str, ...] = ()
+    loop: dict[str, Any] = {}
+    """Fields of `Settings` to set otherwise."""
+    agent: str | None = None
+    scorer: str | None = None
+
+
+def replay_run(
+    store: Store,
+    name: str,
+    options: ReplayOptions | None = None,
+    *,
+    dataset: Dataset | None = None,
+    jobs: int = 1,
+    progress: Callable[[str], None] = lambda line: None,
+) -> tuple[RunReport, list[str]]:
+    """Replay every sample of a run. Returns the report and the findings, one line each.
+
+    `dataset`: where the truths are, if not in the packaged set or in the user's cache. `progress`
+    is told each divergence in full.
+    """
+    options = options or ReplayOptions()
+    run = read_run(store, name)
+    settings = loop_settings(run, options.loop)
+    spec = options.agent or run.settings.agent
+    agent: Agent = load_callable(spec, "the agent")
+    scorer: Scorer = question_scorer
+    if options.scorer:
+        scorer = load_callable(options.scorer, "the scorer")
+    tools, servers = tools_of(run)
+    results: list[SampleResult] = []
+    findings: list[str] = []
+    divergences = []
+    truths = known_truths(run, dataset, progress)
+    for entry in chosen(run, options.task_ids):
+        if entry.cassette is None:
+            results.append(missing_result(entry))
+            continue
+        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        try:
+            tape = read_cassette(store, entry.cassette, what)
+            check_sample(tape, entry, what)
+            place = Place(name, entry.task_id, entry.epoch)
+            replayed = replay_tape(
+                tape, agent, settings, place=place, match_on=options.match_on, tools=tools,
+                servers=servers,
+            )  # fmt: skip
+        except DamageError as error:
+            findings.append(str(error))
+            results.append(damaged_result(entry))
+            continue
+        result = _result(entry, replayed, tape, scorer, truths)
+        results.append(result)
+        if replayed.divergence is not None:
+            progress(str(replayed.divergence))
+            if isinstance(replayed.divergence, Diverged):
+                divergences.append(replayed.divergence.report)
+        findings += _changes(entry, tape, replayed, result)
+    findings += summary(divergences)
+    report = RunReport(
+        run=name,
+        model=settings.model,
+        dataset=msgspec.to_builtins(run.dataset),
+        samples=results,
+        metrics=metrics(results),
+        notes=notes_of(run, results, options.match_on),
+    )
+    return report, findings
+
+
+def known_truths(
+    run: RunFile, dataset: Dataset | None, progress: Callable[[str], None]
+) -> dict[str, str]:
+    """Truths by task id, as far as they can be found on this machine."""
+    try:
+        return find(run.dataset.digest, dataset=dataset) or {}
+    except DamageError as error:
+        progress(f"{error}; verdicts are taken from the record")
+        return {}
+
+
+def loop_settings(run: RunFile, changes: dict[str, Any]) -> Settings:
+    """The run's own loop settings, with the given fields otherwise."""
+    fields = {**msgspec.to_builtins(run.settings.loop), **changes}
+    try:
+        return msgspec.convert(fields, Settings)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"loop settings: {error}") from None
+
+
+def tools_of(run: RunFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The MCP tools' schemas as they go into requests, and which server each belongs to."""
+    return (
+        [tool["schema"] for tool in run.tools],
+        {tool["name"]: tool["server"] for tool in run.tools},
+    )
+
+
+def chosen(run: RunFile, task_ids: Iterable[str]) -> list[Entry]:
+    """The run's samples, or those named."""
+    wanted = set(task_ids)
+    unknown = wanted - {entry.task_id for entry in run.samples}
+    if unknown:
+        raise UsageError(
+            f"run {run.name!r} has no sample {sorted(unknown)[0]!r}",
+            hint=f"harness show {run.name}",
+        )
+    return [entry for entry in run.samples if not wanted or entry.task_id in wanted]
+
+
+def check_sample(tape: Tape, entry: Entry, what: str) -> None:
+    """The run file and the cassette must speak of the same sample."""
+    sample = tape.header.sample
+    if (sample.task_id, sample.epoch) != (entry.task_id, entry.epoch):
+        raise DamageError(
+            f"{what} is damaged: it holds sample {sample.task_id!r}, epoch {sample.epoch}"
+        )
+
+
+def _result(
+    entry: Entry, replayed: Replayed, tape: Tape, scorer: Scorer, truths: dict[str, str]
+) -> SampleResult:
+    outcome = replayed.outcome
+    verdict: Verdict
+    truth = truths.get(entry.task_id)
+    if truth is None:
+        verdict, source = entry.verdict, "recorded"
+    else:
+        verdict = verdict_for(
+            outcome.status, outcome.answer, replayed.last_error, truth, scorer=scorer
+        )
+        source = "scored"
+    divergence = replayed.divergence
+    return SampleResult(
+        task_id=entry.task_id,
+        epoch=entry.epoch,
+        level=entry.level,
+        status=outcome.status,
+        verdict=verdict,
+        verdict_source=source,  # type: ignore[arg-type]
+        answer=outcome.answer,
+        steps=replayed.steps,
+        cassette=entry.cassette,
+        trajectory=f"sha256:{replayed.trajectory}" if replayed.trajectory else None,
+        identical=replayed.identical,
+        divergence=(
+            msgspec.to_builtins(divergence.report) if isinstance(divergence, Diverged) else None
+        ),
+        drift=tape.drift(),
+        replayable=entry.replayable,
+        usage=tape.usage(),
+    )
+
+
+def _changes(entry: Entry, tape: Tape, replayed: Replayed, result: SampleResult) -> list[str]:
+    """What a sample that followed its tape does otherwise, one line each."""
+    if replayed.divergence is not None or tape.end is None:
+        return []
+    found = []
+    name = f"{entry.task_id} epoch {entry.epoch}"
+    recorded = tape.end.outcome
+    if (replayed.outcome.status, replayed.outcome.answer) != (recorded.status, recorded.answer):
+        found.append(f"{name}: the outcome changed: {_told(recorded)} → {_told(replayed.outcome)}")
+    elif result.verdict != entry.verdict and entry.verdict != "unscored":
+        found.append(f"{name}: the verdict changed: {entry.verdict} → {result.verdict}")
+    return found
+
+
+def _told(outcome: Outcome) -> str:
+    if outcome.failure is not None:
+        return f"error ({outcome.failure.kind})"
+    return "no answer" if outcome.answer is None else f"answer {outcome.answer[:80]!r}"
+
+
+def missing_result(entry: Entry) -> SampleResult:
+    """A sample that has no cassette."""
+    return SampleResult(
+        task_id=entry.task_id,
+        epoch=entry.epoch,
+        level=entry.level,
+        status="missing",
+        verdict="missing",
+    )
+
+
+def damaged_result(entry: Entry) -> SampleResult:
+    """A sample whose cassette cannot be believed: counted as an error, never as it was."""
+    return SampleResult(
+        task_id=entry.task_id,
+        epoch=entry.epoch,
+        level=entry.level,
+        status="error",
+        verdict="error",
+        cassette=entry.cassette,
+        identical=False,
+        replayable=False,
+    )
+
+
+def notes_of(
+    run: RunFile, results: Sequence[SampleResult], match_on: Collection[str] = MATCH_PARTS
+) -> list[str]:
+    """The lines that belong to a run's figures wherever they are shown."""
+    chosen_from = run.selection
+    notes = [f"{chosen_from.selected} of {chosen_from.of} samples of {run.dataset.split} selected"]
+    if set(match_on) != set(MATCH_PARTS):
+        notes.append(f"loose replay: matched on {', '.join(match_on)} only")
+    recorded = sum(result.verdict_source == "recorded" for result in results)
+    if recorded:
+        notes.append(f"{recorded} verdicts are taken from the record: the truths were not found")
+    drifted = sum(bool(result.drift) for result in results)
+    if drifted:
+        notes.append(f"{drifted} samples were continued in a sandbox that had drifted")
+    followed = [result for result in results if result.identical is not None]
+    if followed:
+        same = sum(bool(result.identical) for result in followed)
+        notes.append(f"identical: {same} of {len(followed)}")
+    return [*run.marks, *notes]

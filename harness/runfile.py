@@ -1,0 +1,201 @@
+"""Run files: what was run, with what, and what became of each sample and epoch.
+
+JSON that a person can read and git can merge: one line per field, one line per sample and epoch.
+The last field is a SHA-256 over all others, so that an edited or damaged run file is noticed. No
+question, answer or truth stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+
+from harness import canonical
+from harness.errors import DamageError, UsageError
+from harness.records import Settings, Usage, Verdict
+from harness.store import Store, check_run_name
+
+FORMAT = "gaia-harness-run"
+VERSION = 1
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a run was told. What `transport` holds may differ when a run is continued."""
+
+    loop: Settings
+    agent: str = "harness.agent:react"
+    agent_source: str = ""
+    """SHA-256 of the source file of the agent's module."""
+    stream: bool = False
+    sandbox: dict[str, Any] = {}
+    mcp: list[dict[str, Any]] = []
+    sample_seconds: float | None = None
+    sample_tokens: int | None = None
+    run_tokens: int | None = None
+    transport: dict[str, Any] = {}
+    """Endpoint, HTTP timeout and retries, batch size: nothing that a reply depends on."""
+
+
+class DatasetRef(msgspec.Struct, frozen=True, kw_only=True):
+    """Which data set a run was made over."""
+
+    id: str
+    source: str = ""
+    """`mini`, a hub's name, or `folder` (whose path is not kept)."""
+    revision: str | None = None
+    split: str = "validation"
+    digest: str
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which samples of the split were chosen."""
+
+    subsets: list[str] = []
+    task_ids: list[str] = []
+    limit: int | None = None
+    shuffle_seed: int | None = None
+    epochs: int = 1
+    selected: int = 0
+    of: int = 0
+    digest: str = ""
+
+
+class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One sample and epoch."""
+
+    task_id: str
+    epoch: int
+    level: int
+    status: Literal["ok", "error", "missing"] = "missing"
+    verdict: Verdict = "missing"
+    verdict_source: Literal["scored", "sealed", "recorded"] | None = None
+    cassette: str | None = None
+    steps: int = 0
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    """Live time from the first request to the seal."""
+    replayable: bool = True
+    drift: int = 0
+    """How many drifts were found when the sandbox was rebuilt."""
+
+
+class RunFile(msgspec.Struct, kw_only=True):
+    """A run."""
+
+    name: str
+    harness: str
+    settings: RunSettings
+    environment: dict[str, Any]
+    """Versions, and the image's reference, id and layers."""
+    dataset: DatasetRef
+    selection: Selection
+    tools: list[dict[str, Any]] = []
+    """The MCP servers' tools, as they were read once: name, server, schema."""
+    marks: list[str] = []
+    """What makes this run more, or less, than a plain recording; shown wherever its score is."""
+    samples: list[Entry]
+
+    def entry(self, task_id: str, epoch: int) -> Entry | None:
+        for entry in self.samples:
+            if entry.task_id == task_id and entry.epoch == epoch:
+                return entry
+        return None
+
+
+class _Frame(msgspec.Struct, kw_only=True):
+    format: str
+    version: int
+    digest: str = ""
+
+
+def encode(run: RunFile) -> bytes:
+    """The bytes of a run file."""
+    fields = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(run)}
+    samples = fields.pop("samples")
+    digest = _digest({**fields, "samples": samples})
+    lines = [f"{_text(key)}: {_text(value)}" for key, value in fields.items()]
+    entries = ",\n".join("  " + _text(entry) for entry in samples)
+    lines += [f'"samples": [\n{entries}\n]' if samples else '"samples": []']
+    lines += [f'"digest": "{digest}"']
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _text(value: Any) -> str:
+    # the canonical form differs from plain JSON in nothing that a reader sees but the key order
+    return canonical.dumps(value).decode()
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    return "sha256:" + sha256(canonical.dumps(fields)).hexdigest()
+
+
+def decode(data: bytes, what: str) -> RunFile:
+    """The run that the bytes hold; DamageError when they are not as they were written."""
+    try:
+        fields = _load(data)
+        frame = msgspec.convert(fields, _Frame)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise DamageError(f"{what} is damaged: {error}") from None
+    if frame.format != FORMAT:
+        raise DamageError(f"{what} is no run file of this program")
+    if frame.version != VERSION:
+        raise UsageError(f"{what} is of version {frame.version}; this program reads {VERSION}")
+    fields.pop("digest", None)
+    try:
+        matches = _digest(fields) == frame.digest
+    except ValueError:
+        matches = False
+    if not matches:
+        raise DamageError(f"{what} is damaged: its content is not what its digest says")
+    try:
+        return msgspec.convert(fields, RunFile)
+    except msgspec.ValidationError as error:
+        raise DamageError(f"{what} is damaged: {error}") from None
+
+
+def _load(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return json.loads(data)  # again for lone surrogates, which only this one reads
+
+
+def read_run(store: Store, name: str) -> RunFile:
+    """A run of the store; UsageError when there is none, DamageError when it is damaged."""
+    check_run_name(name)
+    run = decode(store.read_run(name), f"the run file of {name!r}")
+    run.name = name
+    return run
+
+
+def write_run(store: Store, run: RunFile) -> None:
+    store.write_run(run.name, encode(run))
+
+
+def differences(old: RunSettings, new: RunSettings) -> list[str]:
+    """The fields in which two settings differ, as `field: old → new` lines; transport aside."""
+    found: list[str] = []
+    _compare(_comparable(old), _comparable(new), "", found)
+    return found
+
+
+def _comparable(settings: RunSettings) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.to_builtins(settings)
+    del value["transport"]
+    return value
+
+
+def _compare(old: Any, new: Any, path: str, found: list[str]) -> None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            _compare(old.get(key), new.get(key), f"{path}.{key}" if path else key, found)
+    elif canonical.dumps(old) != canonical.dumps(new):
+        found.append(f"{path}: {_short(old)} → {_short(new)}")
+
+
+def _short(value: Any) -> str:
+    text = canonical.dumps(value).decode()
+    return text if len(text) <= 120 else text[:117] + "..."

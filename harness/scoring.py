@@ -1,0 +1,171 @@
+"""Score: recorded answers against the truths, from the last lines of the cassettes alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from harness.attempt import load_callable
+from harness.cassette import End, read_end
+from harness.dataset import Dataset
+from harness.errors import DamageError
+from harness.records import Verdict
+from harness.replaying import damaged_result, known_truths, missing_result, notes_of
+from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
+from harness.runfile import Entry, read_run
+from harness.scorer import answer_kind, question_scorer
+from harness.store import PREFIX, Store
+
+
+class ScoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`scorer` is set beside the recorded verdicts, `against` beside the official rules."""
+
+    scorer: str | None = None
+    against: str | None = None
+    explain: bool = False
+    show_truths: bool = False
+
+
+class Flip(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A verdict that one scorer gives and the other does not."""
+
+    task_id: str
+    epoch: int
+    level: int
+    kind: str | None
+    """number, list or string; None where the truth is not known."""
+    old: Verdict
+    new: Verdict
+    answer: str | None = None
+    truth: str | None = None
+
+
+class Scored(msgspec.Struct, kw_only=True):
+    """What scoring a run came to."""
+
+    report: RunReport
+    before: dict[str, int]
+    """Verdicts by name, as they were (recorded, or official with `against`)."""
+    flips: list[Flip]
+    explained: list[dict[str, Any]]
+    """One entry per wrong answer: its class, and a hint; data for people, never part of a score."""
+    findings: list[str]
+
+
+def score_run(
+    store: Store,
+    name: str,
+    options: ScoreOptions | None = None,
+    *,
+    dataset: Dataset | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Scored:
+    """Score a run's recorded answers again. The loop does not run; nothing live is needed."""
+    options = options or ScoreOptions()
+    run = read_run(store, name)
+    truths = known_truths(run, dataset, progress)
+    spec = options.against or options.scorer
+    scorer: Scorer = load_callable(spec, "the scorer") if spec else question_scorer
+    results: list[SampleResult] = []
+    before: Counter[str] = Counter()
+    flips: list[Flip] = []
+    explained: list[dict[str, Any]] = []
+    findings: list[str] = []
+    for entry in run.samples:
+        if entry.cassette is None:
+            results.append(missing_result(entry))
+            before["missing"] += 1
+            continue
+        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        try:
+            end = read_end(store, entry.cassette, what)
+        except DamageError as error:
+            findings.append(str(error))
+            results.append(damaged_result(entry))
+            before[entry.verdict] += 1
+            continue
+        truth = truths.get(entry.task_id)
+        result = _result(entry, end, truth, scorer)
+        old = entry.verdict
+        if options.against and truth is not None:
+            old = verdict_for(end.status, end.answer, end.last_error, truth)
+        results.append(result)
+        before[old] += 1
+        if result.verdict != old:
+            flips.append(_flip(result, old, end, truth, options.show_truths))
+        if options.explain and result.verdict in ("wrong", "no_answer") and truth is not None:
+            explained.append(_explained(result, end, truth, options.show_truths))
+    report = RunReport(
+        run=name,
+        model=run.settings.loop.model,
+        dataset=msgspec.to_builtins(run.dataset),
+        samples=results,
+        metrics=metrics(results),
+        notes=[*_scorer_note(options), *notes_of(run, results)],
+    )
+    return Scored(
+        report=report, before=dict(before), flips=flips, explained=explained, findings=findings
+    )
+
+
+def _scorer_note(options: ScoreOptions) -> list[str]:
+    if options.against:
+        return [f"scored by {options.against}, set against the official rules"]
+    return [f"scored by {options.scorer}, not by the official rules"] if options.scorer else []
+
+
+def _result(entry: Entry, end: End, truth: str | None, scorer: Scorer) -> SampleResult:
+    verdict = entry.verdict
+    if truth is not None:
+        verdict = verdict_for(end.status, end.answer, end.last_error, truth, scorer=scorer)
+    return SampleResult(
+        task_id=entry.task_id,
+        epoch=entry.epoch,
+        level=entry.level,
+        status=end.status,
+        verdict=verdict,
+        verdict_source="recorded" if truth is None else "scored",
+        answer=end.answer,
+        steps=end.totals.model,
+        cassette=entry.cassette,
+        trajectory=PREFIX + end.trajectory,
+        replayable=end.replayable,
+        usage=entry.usage,
+    )
+
+
+def _flip(result: SampleResult, old: Verdict, end: End, truth: str | None, show: bool) -> Flip:
+    return Flip(
+        task_id=result.task_id,
+        epoch=result.epoch,
+        level=result.level,
+        kind=answer_kind(truth) if truth is not None else None,
+        old=old,
+        new=result.verdict,
+        answer=end.answer if show else None,
+        truth=truth if show else None,
+    )
+
+
+def _explained(result: SampleResult, end: End, truth: str, show: bool) -> dict[str, Any]:
+    from harness.explain import explain  # only needed when asked for
+
+    found = explain(end.answer, truth)
+    entry = {
+        "task_id": result.task_id,
+        "epoch": result.epoch,
+        "level": result.level,
+        "class": found.label,
+        "hint": found.hint,
+    }
+    if show:
+        entry |= {"answer": end.answer, "truth": truth}
+    return entry
+
+
+def totals(results: list[SampleResult]) -> dict[str, int]:
+    """Verdicts by name."""
+    return dict(Counter(result.verdict for result in results))

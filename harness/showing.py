@@ -1,0 +1,238 @@
+"""What `ls` and `show` print: runs, and a sample's transcript. Nothing in it steers a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from harness.cassette import (
+    BashEffect,
+    Effect,
+    End,
+    Header,
+    ModelEffect,
+    Resumed,
+    Tape,
+    ToolEffect,
+    read_cassette,
+)
+from harness.dialogue import clean, cut
+from harness.errors import UsageError
+from harness.recording import recorded_result
+from harness.records import BashReply, ModelReply
+from harness.replaying import notes_of
+from harness.report import RunReport, metrics, table
+from harness.runfile import Entry, RunFile, read_run
+from harness.store import Store
+from harness.terminal import printable
+
+SHOWN = 4_000
+"""Characters of one text in a transcript; the middle is cut beyond that (`--raw` shows all)."""
+
+
+def run_summary(store: Store, name: str) -> dict[str, Any]:
+    """One run in figures, from its run file alone."""
+    run = read_run(store, name)
+    verdicts = [entry.verdict for entry in run.samples]
+    right = verdicts.count("right")
+    return {
+        "run": name,
+        "model": run.settings.loop.model,
+        "dataset": run.dataset.id,
+        "split": run.dataset.split,
+        "samples": len(run.samples),
+        "right": right,
+        "error": verdicts.count("error"),
+        "missing": verdicts.count("missing"),
+        "mean_acc": right / len(verdicts) if verdicts and "unscored" not in verdicts else None,
+        "steps": sum(entry.steps for entry in run.samples),
+        "input_tokens": sum(entry.usage.input_tokens for entry in run.samples),
+        "output_tokens": sum(entry.usage.output_tokens for entry in run.samples),
+        "seconds": round(sum(entry.seconds for entry in run.samples), 1),
+        "marks": run.marks,
+    }
+
+
+def summary_lines(summaries: list[dict[str, Any]]) -> Iterator[str]:
+    """A table of runs."""
+    rows = [("RUN", "MODEL", "DATASET", "SAMPLES", "SCORE", "ERRORS", "MISSING", "TOKENS")]
+    for found in summaries:
+        score = found["mean_acc"]
+        rows.append(
+            (
+                printable(found["run"]),
+                printable(found["model"]),
+                printable(f"{found['dataset']}/{found['split']}"),
+                str(found["samples"]),
+                "n/a" if score is None else f"{score:.4g}",
+                str(found["error"]),
+                str(found["missing"]),
+                str(found["input_tokens"] + found["output_tokens"]),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+    if not summaries:
+        yield "(no runs yet: harness record --run NAME …)"
+
+
+def recorded_report(store: Store, name: str) -> RunReport:
+    """A run's report as it was recorded."""
+    run = read_run(store, name)
+    results = [recorded_result(store, entry) for entry in run.samples]
+    return RunReport(
+        run=name,
+        model=run.settings.loop.model,
+        dataset=msgspec.to_builtins(run.dataset),
+        samples=results,
+        metrics=metrics(results),
+        notes=notes_of(run, results),
+    )
+
+
+def run_lines(store: Store, name: str) -> Iterator[str]:
+    """Settings, results and samples of a run."""
+    run = read_run(store, name)
+    yield from _settings(run)
+    yield ""
+    yield table(recorded_report(store, name))
+    yield ""
+    rows: list[tuple[str, ...]] = [
+        ("TASK ID", "EPOCH", "LEVEL", "VERDICT", "STEPS", "TOKENS", "SECONDS", "CASSETTE")
+    ]
+    rows += [_row(entry) for entry in run.samples]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    marks = "" if entry.replayable else " (not replayable)"
+    return (
+        printable(entry.task_id),
+        str(entry.epoch),
+        str(entry.level),
+        entry.verdict + marks + (f" (drift {entry.drift})" if entry.drift else ""),
+        str(entry.steps),
+        str(entry.usage.input_tokens + entry.usage.output_tokens),
+        f"{entry.seconds:.1f}",
+        (entry.cassette or "-").removeprefix("sha256:")[:12],
+    )
+
+
+def _settings(run: RunFile) -> Iterator[str]:
+    yield f"run {printable(run.name)}, recorded by harness {printable(run.harness)}"
+    image = run.environment.get("image") or {}
+    values = {
+        "data set": f"{run.dataset.id} {run.dataset.split} {run.dataset.digest}",
+        "agent": f"{run.settings.agent} {run.settings.agent_source}".strip(),
+        "image": f"{image.get('reference', 'none')} {image.get('id', '')}".strip(),
+        **msgspec.to_builtins(run.settings.loop),
+    }
+    for key, value in values.items():
+        yield printable(f"  {key}: {value}")
+    for mark in run.marks:
+        yield printable(f"  NOTE: {mark}")
+
+
+def entry_of(run: RunFile, task_id: str, epoch: int) -> Entry:
+    """A run's sample by its id, or by an unambiguous beginning of it."""
+    exact = run.entry(task_id, epoch)
+    found = [e for e in run.samples if e.task_id.startswith(task_id) and e.epoch == epoch]
+    if exact is not None:
+        found = [exact]
+    if len(found) != 1:
+        problem = "has no" if not found else "has more than one"
+        raise UsageError(
+            f"run {run.name!r} {problem} sample {task_id!r}, epoch {epoch}",
+            hint=f"harness show {run.name}",
+        )
+    return found[0]
+
+
+def transcript(
+    store: Store, name: str, task_id: str, epoch: int, *, raw: bool = False
+) -> Iterator[str]:
+    """A sample's conversation, readable; or the lines of its cassette."""
+    entry = entry_of(read_run(store, name), task_id, epoch)
+    if entry.cassette is None:
+        raise UsageError(f"sample {entry.task_id!r}, epoch {epoch}, is not recorded yet")
+    what = f"the cassette of sample {entry.task_id!r}, epoch {epoch}, in run {name!r}"
+    if raw:
+        yield store.get(entry.cassette, what).decode("utf-8", "backslashreplace").rstrip("\n")
+        return
+    tape = read_cassette(store, entry.cassette, what)
+    yield f"{entry.task_id} epoch {epoch}, level {entry.level}: {entry.verdict}  {entry.cassette}"
+    step = 0
+    for line in tape.lines:
+        if isinstance(line, Header):
+            if line.parent is not None:
+                yield f"\n--- continued from {line.parent.cassette} ---"
+            else:
+                yield from _block("question", line.sample.question)
+                if line.sample.file_name:
+                    yield printable(f"  file: /shared_files/{line.sample.file_name}")
+        elif isinstance(line, Resumed):
+            drifts = f", {len(line.drift)} drifts" if line.drift else ""
+            yield f"\n--- resumed{drifts} ---"
+        elif isinstance(line, Effect):
+            step += isinstance(line, ModelEffect)
+            yield from _effect(tape, line, step)
+        elif isinstance(line, End):
+            yield from _end(line)
+
+
+def _effect(tape: Tape, line: Effect, step: int) -> Iterator[str]:
+    if line.failure is not None:
+        yield from _block("failed", f"{line.failure.kind}: {line.failure.message}")
+    elif isinstance(line, ModelEffect) and isinstance(line.reply, ModelReply):
+        reply = line.reply
+        yield f"\n[step {step}] model"
+        for name, text in (
+            ("reasoning", reply.reasoning),
+            ("refusal", reply.refusal),
+            ("error", reply.error),
+            (None, reply.content),
+        ):
+            if text:
+                yield from _indented(f"({name}) {text}" if name else text)
+        for call in reply.tool_calls:
+            yield from _indented(f"→ {call.name} {call.arguments}")
+    elif isinstance(line, BashEffect):
+        result: BashReply = tape.reply(line)
+        end = "timed out" if result.timed_out else f"exit {result.exit_code}"
+        yield from _indented(f"$ {line.request.command}")
+        for stream in (result.stdout, result.stderr):
+            if stream:
+                yield from _indented(clean(stream.decode("utf-8", "replace")), "  | ")
+        yield f"  [{end}]"
+    elif isinstance(line, ToolEffect):
+        yield from _indented(f"{line.request.server}.{line.request.name} {line.request.arguments}")
+        yield from _indented(tape.reply(line).content, "  | ")
+
+
+def _end(line: End) -> Iterator[str]:
+    told = "no answer" if line.answer is None else f"answer {line.answer}"
+    if line.failure is not None:
+        told = f"error: {line.failure.kind}: {line.failure.message}"
+    yield from _block("end", told)
+    totals = line.totals
+    yield (
+        f"  {totals.model} model turns, {totals.bash} commands, {totals.tool} tool calls, "
+        f"{totals.input_tokens} + {totals.output_tokens} tokens"
+    )
+    if not line.replayable:
+        yield "  NOT REPLAYABLE: the loop does not follow this cassette"
+
+
+def _block(name: str, text: str) -> Iterator[str]:
+    yield f"\n[{name}]"
+    yield from _indented(text)
+
+
+def _indented(text: str, lead: str = "  ") -> Iterator[str]:
+    for line in printable(cut(text, SHOWN), keep="\n\t").rstrip("\n").split("\n"):
+        yield lead + line

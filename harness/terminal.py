@@ -1,0 +1,35 @@
+"""Text from samples, models and files, made fit for a terminal."""
+
+from __future__ import annotations
+
+import re
+from unicodedata import combining, east_asian_width
+
+# C0, DEL, C1 | soft hyphen | Arabic letter mark | zero width space and directional marks (not the
+# joiners, which scripts and emoji need) | line separators, bidi embeddings and overrides |
+# invisible operators, bidi isolates | lone surrogates | byte order mark | annotations | tags
+_UNFIT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""The text with every character that could steer a terminal or hide escaped, as `\x1b`.
+
+    That is: control characters (C0, DEL, C1), bidirectional marks and overrides, invisible format
+    characters, line separators and lone surrogates. `keep`: characters to leave as they are, such
+    as ``"\n\t"``. The rest, backslashes included, is unchanged: this is for reading, not for
+    decoding.
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        char = match.group()
+        return char if char in keep else char.encode("unicode_escape").decode()
+
+    return _UNFIT.sub(escape, text)
+
+
+def columns(text: str) -> int:
+    """How many columns printable text takes in a terminal: wide characters two, marks none."""
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,0 +1,118 @@
+"""Verify: is every file of a store what it says it is, and is nothing missing or unused?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness import canonical
+from harness.cassette import Effect, ModelEffect, Tape, read_cassette
+from harness.errors import DamageError, HarnessError
+from harness.journal import OpenTape
+from harness.records import (
+    BashRequest,
+    ModelRequest,
+    ToolRequest,
+    TrajectoryHash,
+    failure_digest,
+    reply_digest,
+)
+from harness.replaying import check_sample
+from harness.runfile import read_run
+from harness.store import Store, object_path, sample_key
+
+Line = tuple[str, bool]
+"""A line to print, and whether it is bad news."""
+
+
+def verify_store(store: Store, names: Sequence[str] = ()) -> Iterator[Line]:
+    """Check runs (default: all, and what no run names) file by file."""
+    used: set[str] = set()
+    for name in names or store.runs():
+        yield from _run(store, name, used)
+    if not names:
+        yield from _rest(store, used)
+
+
+def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
+    try:
+        run = read_run(store, name)
+    except HarnessError as error:
+        yield str(error), True
+        return
+    good = 0
+    for entry in run.samples:
+        if entry.cassette is None:
+            continue
+        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        try:
+            tape = read_cassette(store, entry.cassette, what)
+            used |= {entry.cassette, *tape.parents()}
+            check_sample(tape, entry, what)
+            check_tape(tape)
+            good += 1
+        except DamageError as error:
+            used.add(entry.cassette)
+            yield str(error), True
+    recorded = sum(entry.cassette is not None for entry in run.samples)
+    yield f"{name}: {good} of {recorded} cassettes are as they were sealed", False
+    keys = {sample_key(entry.task_id, entry.epoch) for entry in run.samples}
+    for key in store.journals(name):
+        try:
+            found = OpenTape(store.read_journal(name, key) or b"", f"the journal {key} of {name!r}")
+        except DamageError as error:
+            yield str(error), True
+            continue
+        if found.lines and key not in keys:
+            yield f"{name}: the journal {key} belongs to no sample of the run", True
+        else:
+            yield f"{name}: {key} is unfinished ({found.torn} torn bytes)", False
+
+
+def _rest(store: Store, used: set[str]) -> Iterator[Line]:
+    known = {object_path(name) for name in store.objects()}
+    for path in store.files.listing("objects"):
+        if path not in known:
+            yield f"{store.files.label(path)} has no object's name (64 lower-case hex digits)", True
+    for name in store.objects():
+        if name in used:
+            continue
+        try:
+            store.get(name, f"the unused object {name[:19]}")
+        except DamageError as error:
+            yield str(error), True
+        else:
+            yield f"{name} is used by no run (harness gc removes it)", False
+
+
+def check_tape(tape: Tape) -> None:
+    """Every request digest and the trajectory digest, computed again from what the tape holds."""
+    trajectory = TrajectoryHash()
+    requests = dict(tape.requests())
+    for index, effect in enumerate(tape.effects):
+        where = f"effect {index + 1}"
+        if isinstance(effect, ModelEffect):
+            recorded = requests[index]
+            request = ModelRequest(recorded.messages, recorded.tools, recorded.params)
+            digest = request.digest(recorded.model)
+        else:
+            digest = _digest(effect)
+        if digest != effect.digest:
+            raise DamageError(f"{tape.what} is damaged: the request of {where} has another digest")
+        if effect.failure is not None:
+            trajectory.add(digest, failure_digest(effect.failure))
+        else:
+            trajectory.add(digest, reply_digest(tape.reply(effect)))
+    if tape.end is None:
+        raise DamageError(f"{tape.what} is damaged: its last line is missing")
+    if trajectory.result(tape.end.outcome) != tape.end.trajectory:
+        raise DamageError(f"{tape.what} is damaged: its trajectory digest is another")
+
+
+def _digest(effect: Effect) -> str:
+    request = effect.request  # type: ignore[attr-defined]
+    kind = str(type(effect).__struct_config__.tag)
+    if kind == "bash":
+        return BashRequest(request.command, request.timeout).digest()
+    if kind == "tool":
+        return ToolRequest(request.server, request.name, request.arguments).digest()
+    return canonical.digest({"kind": "value", "name": request.name})

@@ -205,7 +205,7 @@ def record_config(
         agent=options.agent,
         agent_source=source_digest(agent),
         stream=stream,
-        sandbox=options.sandbox,
+        sandbox=_sandbox(options.sandbox),
         sample_seconds=options.sample_seconds,
         sample_tokens=options.sample_tokens,
         run_tokens=options.run_tokens,
@@ -254,6 +254,17 @@ def record_config(
         overwrite=options.overwrite,
         on_drift=options.on_drift,
     )
+
+
+def _sandbox(given: dict[str, Any]) -> dict[str, Any]:
+    """The sandbox's settings, every default spelt out: a later version must not move them."""
+    from harness.live.sandbox import SandboxConfig
+
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, SandboxConfig))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"sandbox: {error}") from None
+    return found
 
 
 def endpoint(
@@ -306,7 +317,7 @@ def changed_settings(old: RunSettings, changes: Changes) -> RunSettings:
         agent=spec,
         agent_source=source_digest(load_callable(spec, "the agent")),
         stream=stream if "stream" in changes.generation else old.stream,
-        sandbox={**old.sandbox, **changes.sandbox},
+        sandbox=_sandbox({**old.sandbox, **changes.sandbox}),
         transport={
             **old.transport,
             **transport,

@@ -138,7 +138,7 @@ def fork(
             },
             fork=live,
             match_on=match_on,
-            keep_image=None if other_image else source.environment.get("image"),
+            other_image=other_image,
             **more,
         )
         todo = [

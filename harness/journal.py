@@ -185,9 +185,7 @@ class TapeWriter:
         elif isinstance(request, ToolRequest):
             result = None
             if isinstance(reply, ToolReply):
-                result = ToolResult(
-                    self._store(reply.content.encode("utf-8", "surrogatepass")), reply.is_error
-                )
+                result = ToolResult(self._store_text(reply.content), reply.is_error)
             line = ToolEffect(request=taped, reply=result, **more)
         else:
             line = ValueEffect(request=taped, reply=reply, **more)
@@ -207,6 +205,12 @@ class TapeWriter:
             reply.timed_out,
             reply.omitted,
         )
+
+    def _store_text(self, text: str) -> str | Stored:
+        try:
+            return self._store(text.encode())
+        except UnicodeEncodeError:  # a lone surrogate is text, and would not come back from bytes
+            return text
 
     def _store(self, data: bytes) -> str | Stored:
         if len(data) >= SHORT and (seen := self._outputs.get(sha256(data).digest())):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,7 +165,7 @@ def _open_run(store: Store, config: RecordConfig) -> RunFile:
             name=config.run,
             harness=__version__,
             settings=config.settings,
-            environment={"python": platform.python_version(), "platform": sys.platform},
+            environment=_environment(),
             dataset=dataset,
             selection=config.selection,
             samples=wanted,
@@ -193,6 +195,19 @@ def _open_run(store: Store, config: RecordConfig) -> RunFile:
     return run
 
 
+def _environment() -> dict[str, Any]:
+    """Versions of what a recording stands on; the image is added when it is known."""
+    packages = {}
+    for name in ("docker", "mcp", "msgspec", "openai"):
+        with contextlib.suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    return {
+        "packages": packages,
+        "platform": sys.platform,
+        "python": platform.python_version(),
+    }
+
+
 # ----------------------------------------------------------------------------------- the recording
 
 
@@ -211,14 +226,14 @@ class Recording:
         sources: Mapping[tuple[str, int], str] | None = None,
         fork: bool = False,
         match_on: Sequence[str] = MATCH_PARTS,
-        keep_image: dict[str, Any] | None = None,
+        other_image: bool = False,
     ) -> None:
         """`sources`: cassettes to continue, by task id and epoch; `fork` also where a loop leaves
-        them. `keep_image`: the image that the sandboxes must have, besides the run's own."""
+        them. `other_image`: the sandboxes may have another image than the run's."""
         self.store, self.run, self.config, self.agent = store, run, config, agent
         self.progress, self.stop = progress, stop or threading.Event()
         self.sources, self.fork, self.match_on = sources or {}, fork, match_on
-        self.image = keep_image or run.environment.get("image")
+        self.other_image = other_image
         items = config.dataset.items if config.dataset else ()
         self.items = {item.sample.task_id: item for item in items}
         self.truths = known_truths(run, config.dataset, progress.note)
@@ -278,8 +293,8 @@ class Recording:
     def _check_image(self) -> None:
         if self.backend is None:
             return
-        known, image = self.image, self.backend.image
-        if known is not None and image is not None and known["layers"] != image["layers"]:
+        known, image = self.run.environment.get("image"), self.backend.image
+        if known and image and known["layers"] != image["layers"] and not self.other_image:
             raise LackError(
                 f"the image {image['reference']} is not the one that was recorded with "
                 f"(recorded {known['id']}, here {image['id']})",

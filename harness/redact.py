@@ -1,8 +1,8 @@
 """Keeping secrets out: replies are redacted at the seam, requests that carry one are refused.
 
-A secret is searched for as it is, URL-encoded, and in base64 at its three alignments (either
-alphabet, in one line or several), when it has at least 12 characters. Shorter ones cannot be told
-from ordinary text and are left alone.
+A secret is searched for as it is, URL-encoded, escaped as in JSON, and in base64 at its three
+alignments (either alphabet, in one line or several), when it has at least 12 characters. Shorter
+ones cannot be told from ordinary text and are left alone.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class Redactor:
 
 def _patterns(secret: str) -> list[str]:
     """Regular expressions for the spellings under which a secret can stand in a text."""
-    rest = "".join(map(_spelt, secret[1:]))
+    rest = "".join("(?:" + "|".join(_spellings(char)) + ")" for char in secret[1:])
     # the first character outside a group: that is what the search is fast by
-    found = [re.escape(secret[0]) + rest, _percent(secret[0]) + rest]
+    found = [first + rest for first in _spellings(secret[0])]
     raw = secret.encode("utf-8", "surrogatepass")
     for shift in range(3):
         # the characters that the secret alone decides, whatever stands before and behind it
@@ -133,11 +133,18 @@ def _patterns(secret: str) -> list[str]:
 _ALPHABETS = {"+": "[+-]", "/": "[/_]"}
 
 
-def _spelt(char: str) -> str:
-    """A character as it is or URL-encoded: which ones are encoded, encoders do not agree on."""
-    return f"(?:{re.escape(char)}|{_percent(char)}{'|[+]' if char == ' ' else ''})"
+def _spellings(char: str) -> list[str]:
+    """A character as it is, URL-encoded, in JSON: which ones are, encoders do not agree on."""
+    percent = "%" + char.encode("utf-8", "surrogatepass").hex("%")
+    units = char.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
+    escaped = "".join(r"\\u" + unit for unit in units)
+    found = [re.escape(char), _any_case(percent), _any_case(escaped)]
+    if char == " ":
+        found.append("[+]")
+    elif char in '"\\/':
+        found.append(r"\\" + re.escape(char))
+    return found
 
 
-def _percent(char: str) -> str:
-    digits = char.encode("utf-8", "surrogatepass").hex("%")
-    return "%" + "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in digits)
+def _any_case(digits: str) -> str:
+    return re.sub("[a-f]", lambda match: f"[{match[0]}{match[0].upper()}]", digits)

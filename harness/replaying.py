@@ -20,6 +20,9 @@ from harness.store import Store
 from harness.truths import find
 from harness.world import Diverged, Replayer
 
+SHOWN = 3
+"""Divergences of a run that are told in full; the rest is summed up by cause."""
+
 
 class Replayed(msgspec.Struct, kw_only=True):
     """What became of one cassette."""
@@ -134,10 +137,13 @@ def replay_run(
         result = _result(entry, replayed, tape, scorer, truths)
         results.append(result)
         if replayed.divergence is not None:
-            progress(str(replayed.divergence))
+            if len(divergences) < SHOWN:
+                progress(str(replayed.divergence))
             if isinstance(replayed.divergence, Diverged):
                 divergences.append(replayed.divergence.report)
         findings += _changes(entry, tape, replayed, result)
+    if len(divergences) > SHOWN:
+        progress(f"({len(divergences) - SHOWN} more reports: --task-id ID, or --json)")
     findings += summary(divergences)
     report = RunReport(
         run=name,

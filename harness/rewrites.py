@@ -57,6 +57,11 @@ def _without_accents(text: str) -> str:
     return "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn")
 
 
+def _folded(text: str) -> str:
+    """Case folded, but for a lone letter: that may name an option, and is no article."""
+    return text.casefold() if len(text) > 1 else text
+
+
 def _commas(text: str) -> str:
     """Bullets and numbering dropped; newlines, ``and``, slashes and the like made commas."""
     text = re.sub(r"(?m)^\s*(?:[-*\u2022]|\d+[.)])\s+", "", text.strip())
@@ -214,12 +219,15 @@ def _hedged(text: str) -> bool:
 
 
 def stands_in(part: str, whole: str) -> bool:
-    """Whether the words of ``part`` stand together in ``whole``, among at most 20 others."""
+    """Whether the words of ``part`` stand together in ``whole``, among at most 20 others.
+
+    Case matters for a lone letter.
+    """
     if len(part.strip()) > 1:
         part, whole = part.lower(), whole.lower()
     words, others = re.findall(r"\w+", part), re.findall(r"\w+", whole)
     spare = len(others) - len(words)
-    if not words or not 0 < spare <= 20:
+    if not words or spare > 20:
         return False
     return any(others[at : at + len(words)] == words for at in range(spare + 1))
 
@@ -227,7 +235,7 @@ def stands_in(part: str, whole: str) -> bool:
 REWRITES: dict[str, Rewrite] = {
     "lookalike": _both(_plain),
     "accents": _both(_without_accents),
-    "letter_case": _both(str.casefold),
+    "letter_case": _both(_folded),
     "number_word": _both(_digits),
     "separators_in_number": _one_style,
     "list_separator": _separated,

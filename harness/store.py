@@ -27,9 +27,14 @@ FORMAT = "gaia-harness-store"
 VERSION = 1
 PREFIX = "sha256:"
 
-_LAYOUT = b'{"format": "gaia-harness-store", "version": 1}\n'
-# cassettes hold benchmark questions and answers: private unless the owner adds them
-_GIT_FILES = {".gitignore": b"*\n", ".gitattributes": b"* -text\n"}
+LAYOUT = {
+    # cassettes hold benchmark questions and answers: private unless the owner adds them
+    ".gitignore": b"*\n",
+    ".gitattributes": b"* -text\n",
+    # last: with it, the folder is a store
+    "layout.json": b'{"format": "gaia-harness-store", "version": 1}\n',
+}
+"""The files that every store has."""
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
 
@@ -78,14 +83,13 @@ class Store:
     def create(self) -> None:
         """Make the folder a store if it is not one yet; UsageError when it is something else."""
         if not self.files.exists("layout.json"):
-            for name, content in _GIT_FILES.items():
+            for name, content in LAYOUT.items():
                 if self.files.exists(name) and self.files.read(name) != content:
                     raise UsageError(
                         f"{self.label} is used for something else: it has a {name} of its own",
                         hint="name a new folder with --store DIR",
                     )
                 self.files.write(name, content)
-            self.files.write("layout.json", _LAYOUT)
         self.check()
 
     # ---------------------------------------------------------------------------------- objects
@@ -133,6 +137,10 @@ class Store:
                     found.append(PREFIX + hexes)
         return found
 
+    def remove_object(self, name: str) -> None:
+        """Remove an object: for gc, under the exclusive lock."""
+        self.files.remove(object_path(name))
+
     # ------------------------------------------------------------------------------------- runs
 
     def runs(self) -> list[str]:
@@ -159,7 +167,7 @@ class Store:
             ) from None
 
     def write_run(self, run: str, data: bytes) -> None:
-        """Create or replace; UsageError for a new name that differs from an old one only in case."""
+        """Create or replace; UsageError for a new name that is an old one in another case."""
         if not self.has_run(run):
             for name in self._run_names():
                 if name.lower() == run.lower():
@@ -188,6 +196,12 @@ class Store:
         names = [name.removeprefix(folder + "/") for name in self.files.listing(folder)]
         keys = [name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")]
         return [key for key in keys if "/" not in key]
+
+    def all_journals(self) -> list[tuple[str, str]]:
+        """Run and key of every unfinished recording, also of runs that have no run file yet."""
+        folders = {name.split("/")[1] for name in self.files.listing("journal") if "/" in name[8:]}
+        runs = [run for run in sorted(folders) if _is_run_name(run)]
+        return [(run, key) for run in runs for key in self.journals(run)]
 
     def read_journal(self, run: str, key: str) -> bytes | None:
         """A journal's bytes as they are, or None."""
@@ -266,10 +280,12 @@ def sample_key(task_id: str, epoch: int) -> str:
 
 
 def _is_run_file(name: str) -> bool:
-    if not name.endswith(".json"):
-        return False
+    return name.endswith(".json") and _is_run_name(name.removesuffix(".json"))
+
+
+def _is_run_name(name: str) -> bool:
     try:
-        check_run_name(name.removesuffix(".json"))
+        check_run_name(name)
     except UsageError:
         return False
     return True

@@ -290,7 +290,7 @@ class Diverged(DivergenceError):
     """A divergence with its report."""
 
     def __init__(self, report: Divergence) -> None:
-        super().__init__(report.text(), hint=report.command)
+        super().__init__(report.text())
         self.report = report
 
 

@@ -293,6 +293,11 @@ QUIRKS: dict[str, Quirk] = {
         (calls_stream([call(None, "bash", LS, index=0)], [call("", "submit", "{}", index=1)]),),
         calling(ToolCall("call_1", "bash", LS), ToolCall("call_2", "submit", "{}")),
     ),
+    "calls-without-first-id": Quirk(
+        (calls_completion(call(None, "bash", LS), call("b2", "bash", PWD)),),
+        (calls_stream([call("", "bash", LS)], [call("b2", "bash", "")], [rest(PWD)]),),
+        calling(ToolCall("call_1", "bash", LS), ToolCall("b2", "bash", PWD)),
+    ),
     "call-without-name": Quirk(
         (calls_completion(call("a1", None, LS)),),
         (calls_stream([call("a1", None, LS, index=0)]),),
@@ -873,6 +878,23 @@ QUIRKS: dict[str, Quirk] = {
         (Answer(200, {"content-type": "text/plain"}, OK_WHOLE.pieces),),
         (Answer(200, {"content-type": "text/plain"}, OK_STREAM.pieces),),
         OK,
+    ),
+    "no-content-type": Quirk(
+        (Answer(), Answer(200, {}, (b"upstream\nreset",)), OK_WHOLE),
+        (Answer(), Answer(200, {}, (b"upstream\nreset",)), OK_STREAM),
+        OK,
+        attempts=3,
+    ),
+    "never-json": Quirk(
+        (Answer(200, {}, (b"upstream\nreset",)),),
+        (),
+        error="no JSON: “upstream reset”. Gave up after 6 attempts",
+    ),
+    "streams-unasked": Quirk((OK_STREAM,), (), error="which was not asked for"),
+    "nested-deeply": Quirk(
+        (Answer(200, {"content-type": "application/json"}, (b'{"choices":' + b"[" * 100_000,)),),
+        (Answer.events(b'data: {"choices":' + b"[" * 100_000 + b"\n\n"),),
+        error="cannot be read.*Gave up",
     ),
     "web-page": both(
         Answer(

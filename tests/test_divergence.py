@@ -109,7 +109,8 @@ class Loop:
     after_submit: bool = False
     keep: int | None = None
     clock: str = ""
-    more: Tidy | None = None
+    ids: Tidy = str
+    as_user: bool = False
 
     def __call__(self, sample: Sample, world: World) -> str | None:
         prompt = self.template.replace("{question}", sample.question)
@@ -142,7 +143,11 @@ class Loop:
                 elif self.skip not in argument:
                     for _ in range(2 if self.twice in argument else 1):
                         text = self.run(call.name, argument, world)
-                    results.append({"role": "tool", "tool_call_id": call.id, "content": text})
+                    ids = {"tool_call_id": self.ids(call.id)}
+                    result: dict[str, Any] = {"role": "tool", **ids, "content": text}
+                    if self.as_user:
+                        result = {"role": "user", "content": [{"type": "text", "text": text}]}
+                    results.append(result)
             if submitted is not None:
                 return str(submitted)
             if self.check:
@@ -378,6 +383,10 @@ CHANGES = {
         {"url": "{}?all"},
         (3, 6, "tool", "arguments.url", "tool arguments"),
     ),
+    "other ids": (
+        {"ids": str.upper},
+        (2, 4, "model", "messages[3].tool_call_id", "tool call ids"),
+    ),
     "reasoning sent back": (
         {"reasoning": True},
         (2, 4, "model", "messages[2].reasoning_content", "reasoning sent back"),
@@ -507,6 +516,18 @@ def test_another_question_and_another_attachment(tape: Tape) -> None:
     other = msgspec.structs.replace(SAMPLE, file_name="ships.csv")
     report = diverge(tape, LOOP, sample=other)
     assert (report.path, report.cause) == ("messages[1].content", "attachment")
+
+
+def test_outputs_in_messages_of_the_user() -> None:
+    """A loop of one's own may show outputs as it likes."""
+    loop = replace(LOOP, as_user=True)
+    recorded = record(loop)
+    report = diverge(recorded, replace(loop, limit=300))
+    assert (report.step, report.cause) == (2, "output limit")
+    assert report.path == "messages[4].content[0].text"
+    report = diverge(recorded, replace(loop, suffix="; done"))
+    assert (report.step, report.cause) == (2, "user message")
+    assert diverge(recorded, LOOP).cause == "user message replaced by tool message"
 
 
 def test_old_outputs_that_were_shortened_when_recorded() -> None:

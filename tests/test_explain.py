@@ -114,9 +114,12 @@ ROWS: dict[str, list[tuple[str | None, str]]] = {
             ("1 and 2", "12"),
             ("6 or 7", "6"),
         ],
+        *[("5 or more", "5"), ("banana", "1e305"), ("B12", "12"), ("3 of 4", "3")],
     ],
     "wrong_length": [("a, b, c", "a, b"), ("a", "a, b"), ("a, b", "a, b,"), ("1, 2, 3", "1, 2")],
     "plainly_wrong": [
+        *[("., -", "!, ?"), ("x", "\uff49nf"), ("42", "Catch 22"), ("a dog", "A")],
+        ("so many other words " * 6 + "and Paris", "Paris"),
         *[("London", "Paris"), ("43", "42"), ("x, y", "a, b"), ("not Paris", "Paris"), ("-5", "5")],
         *[
             ("Paris or London", "Paris"),

@@ -144,6 +144,7 @@ def test_a_secret_is_found_and_never_kept(
         stdio(env={"LANG": "C.UTF-8", "TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "500"}),
         stdio(args=["--max-tokens", "500", "--auth", "none", "--port", "8000"]),
         stdio(args=["-m", "mcp_server_fetch", "--ignore-robots-txt"]),
+        stdio(args=["--max-tokens=500", json.dumps({"maxTokens": 500}), "AUTH=none"]),
         stdio(args=["https://auth.example.org:8443/mcp"]),
         http(url="https://tokens.example.org/mcp?page=2", headers={"Accept-Language": "de"}),
     ],

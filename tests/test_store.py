@@ -103,7 +103,7 @@ class Agreement(RuleBasedStateMachine):
         self.objects[name_of(data)] = data
         self.damaged.discard(name_of(data))
 
-    @rule(choice=st.integers(0, 99), how=st.sampled_from(["flip", "cut", "crlf", "grow", "gone"]))
+    @rule(choice=st.integers(0, 99), how=st.sampled_from(["flip", "cut", "crlf", "grow"]))
     def damage(self, choice: int, how: str) -> None:
         if not self.objects:
             return
@@ -114,16 +114,17 @@ class Agreement(RuleBasedStateMachine):
             "cut": data[:-1],
             "crlf": data.replace(b"\n", b"\r\n"),
             "grow": data + b"\n",
-            "gone": b"",
         }[how]
-        if how == "gone":
-            for store in self.stores:
-                store.files.remove(object_path(name))
-            del self.objects[name]
-            self.damaged.discard(name)
-        elif changed != data:
+        if changed != data:
             self.write(object_path(name), changed)
             self.damaged.add(name)
+
+    @rule(choice=st.integers(0, 99))
+    def remove_object(self, choice: int) -> None:
+        name = [*sorted(self.objects), NOWHERE][choice % (len(self.objects) + 1)]
+        self.both(lambda store: store.remove_object(name))
+        self.objects.pop(name, None)
+        self.damaged.discard(name)
 
     @rule(choice=st.integers(0, 99))
     def get(self, choice: int) -> None:
@@ -228,6 +229,9 @@ class Agreement(RuleBasedStateMachine):
                 "journal/a/.t@1.jsonl.1-2.tmp",
                 "journal/a/x/y.jsonl",
                 "journal/a/core",
+                "journal/README",
+                "journal/x.tmp/t@1.jsonl",
+                "journal/.hidden/t@1.jsonl",
                 "objects/sha256/00/.0.1-2.tmp",
                 "objects/sha256/00/README",
                 "objects/sha256/AB/" + "0" * 62,
@@ -249,6 +253,7 @@ class Agreement(RuleBasedStateMachine):
             keys = sorted(key + ".jsonl" for name, key in self.journals if name == run)
             found = self.both(partial(Store.journals, run=run))
             assert [key + ".jsonl" for key in found] == keys
+        assert sorted(self.both(Store.all_journals)) == sorted(self.journals)
 
 
 TestAgreement = Agreement.TestCase

@@ -20,8 +20,12 @@ COMMANDS = {
     "score": "score",
     "ls": "look",
     "show": "look",
+    "diff": "compare",
     "verify": "keep",
+    "bundle": "keep",
+    "unbundle": "keep",
     "rm": "keep",
+    "gc": "keep",
     "clean": "keep",
 }
 

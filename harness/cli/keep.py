@@ -1,4 +1,4 @@
-"""`harness verify`, `rm`, `clean`: the state of a store and of this machine."""
+"""`harness verify`, `rm`, `gc`, `bundle`, `unbundle`, `clean`: stores, and what was left over."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import click
 
 from harness.cli.common import emit, open_store, store_option
+from harness.store import Store
 
 
 @click.command()
@@ -34,6 +35,44 @@ def rm(run: str, store_path: str) -> None:
         store.read_run(run)
         store.remove_run(run)
     emit(f"removed run {run}")
+
+
+@click.command()
+@store_option
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+def gc(store_path: str, dry_run: bool) -> None:
+    """Remove objects that no run and no unfinished recording stands on."""
+    from harness.collecting import collect
+
+    names, size = collect(open_store(store_path), dry_run=dry_run)
+    for name in names:
+        emit(name)
+    emit(f"{len(names)} objects, {size} bytes {'would be ' if dry_run else ''}removed")
+
+
+@click.command()
+@click.argument("run")
+@store_option
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE")
+def bundle(run: str, store_path: str, output: str) -> None:
+    """Write RUN and all that it stands on into one file, for a reviewer."""
+    from harness.bundling import write_bundle
+
+    count, size = write_bundle(open_store(store_path), run, output)
+    emit(f"{output}: run {run}, {count} objects, {size} bytes")
+    emit("do not publish it: cassettes hold the benchmark's questions and the answers given")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@store_option
+@click.option("--as", "new_name", metavar="NAME", help="Another name for the run.")
+def unbundle(file: str, store_path: str, new_name: str | None) -> None:
+    """Take the run in FILE into the store, verified; nothing is taken from a damaged file."""
+    from harness.bundling import read_bundle
+
+    run, count = read_bundle(Store(store_path), file, new_name)
+    emit(f"run {run}: {count} objects taken")
 
 
 @click.command()

@@ -54,6 +54,10 @@ class DockerEngine:
     """Makes `DockerSandbox`es on the engine that DOCKER_HOST or Docker's context names."""
 
     def __init__(self, config: SandboxConfig, *, run: str) -> None:
+        if config.memory is not None and not re.fullmatch("[0-9]+[bkmg]?", config.memory.lower()):
+            raise UsageError(
+                f"{config.memory!r} is no amount of memory", hint="--memory 4g, or 512m"
+            )
         self._config = config
         self._run = run
         self._preparing = threading.Lock()
@@ -133,6 +137,10 @@ class DockerEngine:
             try:
                 sandbox = self._launch(connection, image, labels_for(self._run, None))
             except Exception as error:
+                if "executable file not found" in cause(error):
+                    raise LackError(
+                        f"{what}: it has no bash", hint="name an image with bash"
+                    ) from error
                 if getattr(error, "status_code", None) != 400:
                     raise
                 raise UsageError(
@@ -222,6 +230,7 @@ class DockerEngine:
             "environment": _ENVIRONMENT,
             "hostname": "sandbox",
             "user": "0:0",
+            "stop_signal": "SIGKILL",  # process 1 heeds no other; `docker stop` need not wait
             "working_dir": "/workspace",
             "healthcheck": {"test": ["NONE"]},
             "use_config_proxy": False,  # it would copy the user's proxy settings into the container

@@ -280,15 +280,28 @@ def broken_reply(text: str) -> Fault:
 
 def cut_stream(chunks: int) -> Fault:
     """A stream that ended before the endpoint said that it was complete."""
-    if chunks:
-        text = f"the stream ended after {chunks} chunks without finish_reason or end mark"
-        return Fault(label="cut stream", text=text, hint=_UP_HINT, retry=True)
-    return Fault(
-        label="empty stream",
-        text="the stream held nothing; some servers cannot stream tool calls",
-        hint="give -g stream=false",
-        retry=True,
-    )
+    text = f"the stream ended after {chunks} chunks without finish_reason or end mark"
+    return Fault(label="cut stream", text=text, hint=_UP_HINT, retry=True)
+
+
+def of_text(text: str, streamed: bool = False) -> Fault:
+    """A response with status 200 that holds neither JSON nor, where asked for, a stream of it."""
+    if text.lstrip().startswith("<"):
+        return not_a_completion(text)
+    if streamed:
+        return Fault(
+            label="empty stream",
+            text="the stream held nothing; some servers cannot stream tool calls",
+            hint="give -g stream=false",
+            retry=True,
+        )
+    if re.match(r"\s*(data|event|id|retry)?:", text):
+        return Fault(
+            label="unasked stream",
+            text="the endpoint answered with a stream, which was not asked for",
+            hint="give -g stream=true",
+        )
+    return broken_reply(f"the reply is no JSON: {shown(_one_line(text[:READ_LIMIT]))}")
 
 
 def not_a_completion(body: JSON) -> Fault:

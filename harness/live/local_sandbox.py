@@ -211,8 +211,8 @@ def _read(
 ) -> bool:
     """Read until the command's own process has ended; False when the deadline came first."""
     with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream, selectors.EVENT_READ)
+        for stream, capture in streams.items():
+            selector.register(stream, selectors.EVENT_READ, capture)
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 return True
@@ -221,14 +221,10 @@ def _read(
                     process.wait(max(0.0, deadline - time.monotonic()))
                 continue
             for key, _ in selector.select(_LOOK):
-                stream = key.fileobj
-                assert not isinstance(stream, int)
                 data = os.read(key.fd, 1 << 16)
+                key.data.feed(data)
                 if not data:
-                    selector.unregister(stream)
-                for owner, capture in streams.items():
-                    if owner is stream:
-                        capture.feed(data)
+                    selector.unregister(key.fileobj)
     return process.poll() is not None
 
 

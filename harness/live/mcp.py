@@ -11,15 +11,14 @@ import asyncio
 import atexit
 import contextlib
 import os
-import re
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.dialogue import BASH_TOOL, SUBMIT_TOOL
-from harness.errors import LackError, ToolServerError, UsageError
+from harness.errors import LackError, ToolServerError
 from harness.live.mcp_connection import Connection, Lost, be_quiet
+from harness.live.mcp_tools import entries_of, refuse_clashes
 from harness.mcp_config import MCPServerConfig, check_names
 from harness.records import ToolReply
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from mcp.types import Tool
 
 T = TypeVar("T")
-
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what OpenAI's endpoint takes as a function's name
-_OWN = {tool["function"]["name"] for tool in (BASH_TOOL, SUBMIT_TOOL)}
 
 
 class ToolServers:
@@ -75,9 +71,9 @@ class ToolServers:
             entries = [
                 entry
                 for name in sorted(offered)
-                for entry in _entries(self._configs[name], offered[name])
+                for entry in entries_of(self._configs[name], offered[name])
             ]
-            _refuse_clashes(entries)
+            refuse_clashes(entries)
             for name in sorted(offered):
                 names = [entry["name"] for entry in entries if entry["server"] == name]
                 self._progress(f"MCP: {name}: {', '.join(names) or 'no tools'}")
@@ -85,7 +81,7 @@ class ToolServers:
         return self._tools
 
     def open(self, sample_key: str) -> ToolSession:
-        """The sessions of one sample and epoch; `sample_key` names it in messages."""
+        """The sessions of one sample and epoch, which `sample_key` names; starts none of them."""
         return ToolSession(self, sample_key)
 
     def close(self) -> None:
@@ -210,56 +206,6 @@ class ToolSession:
         self._closed = True
         own = [c for c in self._connections.values() if not c.config.shared]
         await asyncio.gather(*map(self._servers._disconnect, own))
-
-
-# ------------------------------------------------------------------------------------- tools
-
-
-def _entries(config: MCPServerConfig, offered: list[Tool]) -> list[dict[str, Any]]:
-    """The allowed tools of one server, sorted by name."""
-    names = {tool.name for tool in offered}
-    allowed = names if config.tools is None else set(config.tools)
-    if missing := sorted(allowed - names):
-        raise UsageError(
-            f"MCP server {config.name!r} offers no tool {missing[0]!r}, which its allow-list "
-            f"names; it offers {', '.join(sorted(names)) or 'none'}"
-        )
-    return [
-        {"name": tool.name, "server": config.name, "schema": _schema(config.name, tool)}
-        for tool in sorted(offered, key=lambda tool: tool.name)
-        if tool.name in allowed
-    ]
-
-
-def _schema(server: str, tool: Tool) -> dict[str, Any]:
-    """A tool as it goes into a chat completion."""
-    if not _NAME.fullmatch(tool.name):
-        raise UsageError(
-            f"the tool {tool.name!r} of MCP server {server!r} has a name that endpoints refuse "
-            "(letters, digits, _ and - only, 64 at most)",
-            hint="leave it out: list the others in the server's `tools`",
-        )
-    # endpoints refuse an object without properties; that it is one, the SDK has checked
-    parameters = {"properties": {}, **tool.input_schema}
-    function = {"name": tool.name, "description": tool.description or "", "parameters": parameters}
-    return {"type": "function", "function": function}
-
-
-def _refuse_clashes(entries: list[dict[str, Any]]) -> None:
-    seen: dict[str, str] = {}
-    for entry in entries:
-        name, server = entry["name"], entry["server"]
-        if name in _OWN:
-            other = "the harness's own"
-        elif name in seen:
-            other = f"MCP server {seen[name]!r}'s"
-        else:
-            seen[name] = server
-            continue
-        raise UsageError(
-            f"the tool {name!r} of MCP server {server!r} has the same name as one of {other}",
-            hint="leave it out: list the others in the server's `tools`",
-        )
 
 
 # -------------------------------------------------------------------------------- the thread

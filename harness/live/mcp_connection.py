@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from harness.dialogue import clean, cut
+from harness.dialogue import clean
 from harness.live.mcp_process import MESSAGE_LIMIT, ServerProcess
+from harness.live.mcp_tools import reply_of
 from harness.mcp_config import MCPServerConfig, MCPServerConfigStdio, secrets
 from harness.mcp_secrets import hide
 from harness.records import ToolReply
@@ -24,10 +25,10 @@ from harness.redact import Redactor
 if TYPE_CHECKING:
     import httpx2
     from mcp import ClientSession
-    from mcp.types import CallToolResult, Tool
+    from mcp.types import Tool
 
-CONTENT_LIMIT = 1 << 20
-"""Characters of one result that are kept: its beginning and its end."""
+T = TypeVar("T")
+
 CONNECT_SECONDS = 30.0
 """Seconds for opening a connection to an HTTP server."""
 PING_SECONDS = 10.0
@@ -62,8 +63,8 @@ class Connection:
 
     async def start(self) -> None:
         """Start or reach the server and shake hands; Lost when it does not come to that."""
-        self._task = asyncio.create_task(self._hold())
-        ready = asyncio.create_task(self._ready.wait())
+        self._task = _task(self._hold())
+        ready = _task(self._ready.wait())
         try:
             await asyncio.wait(
                 {self._task, ready},
@@ -104,7 +105,7 @@ class Connection:
         config = self.config
         if isinstance(config, MCPServerConfigStdio):
             # a task of its own: a process that was just started must not be lost to a `cancel`
-            self._spawning = asyncio.create_task(self._spawn(config))
+            self._spawning = _task(self._spawn(config))
             await asyncio.shield(self._spawning)
             assert self._process is not None
             async with self._process.streams() as streams:
@@ -169,7 +170,7 @@ class Connection:
             return self.usable  # of a process of ours the end is seen
         assert self._session is not None
         assert self._task is not None
-        ping = asyncio.create_task(self._session.send_ping())
+        ping = _task(self._session.send_ping())
         await _first(ping, self._task, PING_SECONDS)
         if not ping.done() or not self.usable:
             ping.cancel()
@@ -261,7 +262,7 @@ class Connection:
             raise Lost(f"its tool list has more than {MOST_PAGES} pages")
 
         assert self._task is not None
-        listing = asyncio.create_task(read())
+        listing = _task(read())
         await _first(listing, self._task, self.config.timeout)
         if not listing.done():
             await _drop(listing)
@@ -296,7 +297,7 @@ class Connection:
         assert self._task is not None
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
         # not `call_tool`: that lists the tools again and refuses results over their schema
-        asking = asyncio.create_task(self._session.send_request(request, CallToolResult))
+        asking = _task(self._session.send_request(request, CallToolResult))
         await _first(asking, self._task, self.config.call_timeout)
         if not asking.done():
             await _drop(asking)
@@ -320,6 +321,13 @@ class Connection:
         return self._failed(self._why("it died"))
 
 
+def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task whose exception is no news where nobody waits for it any more."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
 async def _first(work: asyncio.Task[Any], life: asyncio.Task[Any], seconds: float) -> None:
     """Wait until the work is done, the session has ended, or the time is over."""
     await asyncio.wait({work, life}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -331,41 +339,6 @@ async def _drop(work: asyncio.Task[Any]) -> None:
     """Give up a request; the SDK tells the server so, if it can."""
     work.cancel()
     await asyncio.wait({work}, timeout=1)
-
-
-def reply_of(result: CallToolResult) -> ToolReply:
-    """A result as text: text parts as they are, what a model cannot read named in brackets.
-
-    Parts are joined with line feeds. Where there is none, structured content is given as JSON.
-    """
-    parts = [_part(part) for part in result.content]
-    if not parts and result.structured_content is not None:
-        parts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    text = "\n".join(parts) or "[no output]"
-    if len(text) > CONTENT_LIMIT:
-        # said at the end, too: that stays when the text is cut again for the model
-        note = f"\n[the whole result had {len(text)} characters]"
-        text = cut(text, CONTENT_LIMIT) + note
-    return ToolReply(text, is_error=bool(result.is_error))
-
-
-def _part(part: Any) -> str:
-    if part.type == "text":
-        return str(part.text)
-    if part.type in ("image", "audio"):
-        return f"[{part.type}: {part.mime_type}, {_size(part.data)} bytes, not shown]"
-    if part.type == "resource_link":
-        return f"[resource: {part.uri}]"
-    resource = part.resource
-    if hasattr(resource, "text"):
-        return f"[resource: {resource.uri}]\n{resource.text}"
-    kind = f"{resource.mime_type}, " if resource.mime_type else ""
-    return f"[resource: {resource.uri}, {kind}{_size(resource.blob)} bytes, not shown]"
-
-
-def _size(base64_text: str) -> int:
-    """Bytes that a base64 text stands for."""
-    return len(base64_text.rstrip("=")) * 3 // 4
 
 
 def be_quiet() -> None:

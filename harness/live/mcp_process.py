@@ -133,9 +133,11 @@ class ServerProcess:
         import anyio
         from mcp.shared.message import SessionMessage
 
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        try:
             async for message in self._messages():
                 await to_session.send(SessionMessage(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return  # nobody listens any more
         self._lose()
         to_session.close()  # whoever waits for a reply learns now that there will be none
 

@@ -104,7 +104,7 @@ class Model:
             if isinstance(outcome, Merged):
                 about = {**outcome.details, **_about(exchanges)}
                 return outcome.reply, {**about, "latency": latency, "attempts": attempts}
-            if self._drop_stream_usage(outcome, body):
+            if self._stream_usage_refused(outcome) and body != self._body(request):
                 continue
             wait = self._wait(outcome, failures, len(attempts))
             failures += 1
@@ -145,10 +145,13 @@ class Model:
                 fault = faults.of_exception(error, last, max_tokens)
         if fault is not None:
             return fault, exchanges
-        if not body.get("stream"):
-            return _whole_reply(data, max_tokens), exchanges
         received = exchanges[-1].body if exchanges else b""
-        return _streamed_reply(chunks, received, max_tokens), exchanges
+        try:
+            if body.get("stream"):
+                return _streamed_reply(chunks, received, max_tokens), exchanges
+            return _whole_reply(data, max_tokens), exchanges
+        except RecursionError:
+            return faults.broken_reply("the reply is nested too deeply"), exchanges
 
     def _post(self, body: JSON, **stream: Any) -> Any:
         """The parsed response. The SDK's own types stay out of it: they differ by version, and
@@ -162,21 +165,18 @@ class Model:
         finally:
             stream.close()
 
-    def _drop_stream_usage(self, fault: Fault, body: Mapping[str, JSON]) -> bool:
+    def _stream_usage_refused(self, fault: Fault) -> bool:
         """Whether the endpoint refused our asking for token counts in a stream; then no more."""
-        if not (fault.label in (400, 422) and "stream_options" in fault.text):
-            return False
-        if not (self._stream_usage and "stream_options" in body):
-            return False
-        self._stream_usage = False
-        return True
+        refused = fault.label in (400, 422) and "stream_options" in fault.text
+        self._stream_usage = self._stream_usage and not refused
+        return refused
 
     def _wait(self, fault: Fault, failures: int, attempts: int) -> float:
         """Seconds until the next attempt. Raises ModelError when there is to be none."""
         if not fault.retry:
             raise self._error(fault)
         if failures >= self.retries:
-            raise self._error(fault, f"Gave up after {attempts} attempts")
+            raise self._error(fault, f"Gave up after {attempts} attempt{'s'[: attempts - 1]}")
         if fault.wait is None:
             return min(self.retry_interval * 2.0**failures, LONGEST_BACKOFF)
         if fault.wait > self.wait_ceiling:
@@ -197,6 +197,8 @@ class Model:
         if self._key and len(self._key) >= _SHORTEST_SECRET:
             for form in (self._key, quote(self._key, safe="")):
                 text = text.replace(form, "***")
+                for end in range(len(form) - 1, 3, -1):  # where the text was cut inside the key
+                    text = text.replace(form[:end] + "…", "***…")
         return text
 
 
@@ -208,8 +210,7 @@ def _whole_reply(data: JSON, max_tokens: JSON) -> Merged | Fault:
     if isinstance(data, str):  # the SDK does not parse what is not called JSON
         parsed = faults.parse(data.encode(errors="replace"))
         if not isinstance(parsed, Mapping):
-            page = data.lstrip().startswith("<") or not data.strip()
-            return faults.not_a_completion(data) if page else faults.broken_reply(data)
+            return faults.of_text(data)
         data = parsed
     if not isinstance(data, Mapping):
         return faults.not_a_completion(data)
@@ -231,9 +232,7 @@ def _streamed_reply(chunks: list[Any], received: bytes, max_tokens: JSON) -> Mer
         whole = faults.parse(received)
         if isinstance(whole, Mapping):  # an endpoint that does not stream
             return _whole_reply(whole, max_tokens)
-        if received.lstrip().startswith(b"<"):
-            return faults.not_a_completion(received.decode(errors="replace"))
-        return faults.cut_stream(0)
+        return faults.of_text(received.decode(errors="replace"), streamed=True)
     merger = StreamMerger()
     for chunk in read:
         if error := faults.error_in(chunk):

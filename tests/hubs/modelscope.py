@@ -62,10 +62,10 @@ class _ModelScope(Handler):
             self.refuse(404)
             return
         size, page = int(self.query.get("PageSize", 200)), int(self.query.get("PageNumber", 1))
-        commits = cast(ModelScopeHub, self.hub).commits
-        commit = found.commit if commits else asked
+        hub = cast(ModelScopeHub, self.hub)
+        commit = hub.tells or (found.commit if hub.commits else asked)
         files = [_entry(found.folder, path, commit) for path in paths[(page - 1) * size :][:size]]
-        latest = {"Id": "", "ShortId": found.commit[:8] if commits else ""}
+        latest = {"Id": "", "ShortId": found.commit[:8] if hub.commits else ""}
         self._data({"Files": files, "TotalCount": len(paths), "LatestCommitter": latest})
 
     def _data(self, data: Any) -> None:
@@ -97,3 +97,5 @@ class ModelScopeHub(Hub):
     handler = _ModelScope
     commits = True
     """Whether listings tell commits, and commits are revisions that can be asked for."""
+    tells = ""
+    """A commit that listings name for every file, whatever is asked for."""

@@ -191,6 +191,24 @@ def test_stream_options_refused_once(make: MakeModel, server: QuirkServer) -> No
     assert ["stream_options" in a.body for a in server.asked] == [True, False, False]
 
 
+def test_stream_options_refused_to_many(server: QuirkServer) -> None:
+    """Threads that learn of the refusal at the same moment all go on."""
+    model = Model("no-stream_options", api_url=server.url, api_key=KEY, stream=True, retries=0)
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: model.complete(HELLO)[0], range(8)))
+    assert replies == [OK] * 8
+    model.close()
+
+
+def test_stream_options_of_ones_own(make: MakeModel, server: QuirkServer) -> None:
+    """What the user asks for is not taken back: the refusal is an error."""
+    own = {"stream_options": {"include_usage": False}}
+    model = make("no-stream_options", stream=True, extra_body=own)
+    with pytest.raises(ModelError, match="stream_options"):
+        model.complete(HELLO)
+    assert len(server.asked) == 1
+
+
 def test_lone_surrogate_is_sent_as_replacement(make: MakeModel, server: QuirkServer) -> None:
     """E10: half an emoji in the history does not stop the sample; a whole one in halves is sent."""
     text = "a \ud83d b \ud83d\ude80 c"
@@ -253,7 +271,7 @@ def test_backoff_doubles_up_to_a_minute(make: MakeModel, waits: list[float]) -> 
 
 
 def test_no_retries(make: MakeModel, server: QuirkServer, waits: list[float]) -> None:
-    with pytest.raises(ModelError, match="Gave up after 1 attempts"):
+    with pytest.raises(ModelError, match="Gave up after 1 attempt\n"):
         make("D13-never-ends", retries=0).complete(HELLO)
     assert len(server.asked) == 1
     assert not waits
@@ -420,6 +438,15 @@ def test_key_is_in_no_message(make: MakeModel) -> None:
     assert "wrong key *** given" in text
     for form in (KEY, base64.b64encode(KEY.encode()).decode()):
         assert form not in text
+
+
+def test_key_cut_in_the_middle(make: MakeModel) -> None:
+    """E08: words that are cut to a sane length inside the key show no half of it."""
+    model = make("plain")
+    for before in range(240, 300):
+        error = {"error": {"message": "w" * before + KEY + "w" * 100}}
+        fault = faults.of_status(401, {}, json.dumps(error).encode())
+        assert KEY[:6] not in str(model._error(fault))
 
 
 def test_short_key_destroys_no_text(make: MakeModel) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from harness import canonical
 from harness.config import DEFAULT_DATASET_ID, HUBS, RecordOptions, nearest, record_config
 from harness.errors import UsageError
-from harness.mcp_config import MCPServerConfigHTTP, MCPServerConfigStdio
+from harness.mcp_config import MCPServerConfigHTTP, MCPServerConfigStdio, to_settings
 from harness.replaying import ReplayOptions, replay_run
 from harness.report import RunReport, table
 from harness.scoring import Scored, ScoreOptions, score_run
@@ -209,9 +209,12 @@ def _source(hub: str, dataset_id: str | None) -> tuple[str, str | None]:
 
 def _run_name(options: RecordOptions) -> str:
     """A name that the same configuration always gets, whatever its key and endpoint."""
-    counted = msgspec.structs.replace(options, api_key=None, api_url=None, run="", mcp=())
+    counted = msgspec.to_builtins(
+        msgspec.structs.replace(options, api_key=None, api_url=None, run="", mcp=())
+    )
+    counted["mcp"] = [to_settings(server) for server in options.mcp]
     model = re.sub(r"[^A-Za-z0-9._-]+", "-", options.model).strip("-._")[:60] or "model"
-    return f"{model}-{canonical.digest(msgspec.to_builtins(counted))[:8]}"
+    return f"{model}-{canonical.digest(counted)[:8]}"
 
 
 def run_task(task_cfg: TaskConfig | Mapping[str, Any]) -> RunReport:

@@ -17,8 +17,10 @@ class Attachments:
         self._folder = folder
         self._allowed = [root.resolve()]
         if root.parent.name == "snapshots":
-            # huggingface_hub's cache: the files of a snapshot are links to blobs beside it
-            self._allowed.append(root.parent.parent.resolve() / "blobs")
+            # huggingface_hub's cache: the files of a snapshot are links to blobs beside it, or in
+            # one store for all data sets
+            repository = root.parent.parent.resolve()
+            self._allowed += [repository / "blobs", repository.parent / "blobs"]
         self._keys = {_identity(path) for path in folder.glob("metadata*") if path.exists()}
 
     def find(self, name: str, place: str) -> Path | None:

@@ -56,7 +56,11 @@ def _told(error: BaseException) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename != world_file:
         place = f" ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
         trace = trace.tb_next
-    return f"the agent raised {type(error).__name__}: {error}{place}"
+    try:
+        text = " ".join(str(error).split())[:1000]
+    except Exception:  # a user's class; its text is not worth a crash
+        text = "(it has no text)"
+    return f"the agent raised {type(error).__name__}: {text}{place}"
 
 
 def load_callable(spec: str, what: str) -> Callable[..., Any]:
@@ -68,9 +72,14 @@ def load_callable(spec: str, what: str) -> Callable[..., Any]:
         try:
             module = importlib.import_module(module_name)
         except (Exception, SystemExit) as error:
+            missing = error.name if isinstance(error, ModuleNotFoundError) else None
+            hint = None
+            if missing and f"{module_name}.".startswith(f"{missing}."):
+                hint = f"run from the folder that holds {missing}, or install it"
+            elif missing:
+                hint = f"install {missing}, which it imports"
             raise LackError(
-                f"{what} {spec!r} cannot be imported: {type(error).__name__}: {error}",
-                hint=f"run from the folder that holds {module_name.split('.')[0]}, or install it",
+                f"{what} {spec!r} cannot be imported: {type(error).__name__}: {error}", hint=hint
             ) from error
     found = getattr(module, name, None)
     if not callable(found):
@@ -84,11 +93,11 @@ def _current_folder() -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OSError):
             sys.path.remove("")
-        # for what the module imports later; last, so that it hides nothing that we import later
-        if (folder := os.getcwd()) not in sys.path:
-            sys.path.append(folder)
+            # for what the module imports later; last, so that it hides nothing that we do
+            if (folder := os.getcwd()) not in sys.path:
+                sys.path.append(folder)
 
 
 def source_digest(agent: Callable[..., Any]) -> str:

@@ -81,12 +81,17 @@ class Header(Line, frozen=True, kw_only=True, tag="cassette"):
 
 
 class Tools(Line, frozen=True, kw_only=True, tag="tools"):
+    """A list of tool schemas, where a request first uses it."""
+
     tools: list[dict[str, Any]]
 
 
 class MessageLine(Line, frozen=True, kw_only=True, tag="message"):
+    """A chat message, where a request first uses it."""
+
     message: dict[str, Any]
     content: list[Part] | None = None
+    """Its text in parts, where it is made of earlier texts; `message` lacks it then."""
 
 
 class ModelTape(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,17 +104,23 @@ class ModelTape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BashTape(msgspec.Struct, frozen=True):
+    """A command and its timeout in seconds."""
+
     command: str
     timeout: float
 
 
 class ToolTape(msgspec.Struct, frozen=True):
+    """A call of a server's tool."""
+
     server: str
     name: str
     arguments: dict[str, Any]
 
 
 class ValueTape(msgspec.Struct, frozen=True):
+    """A value's name; it was made by the loop's own code."""
+
     name: str
 
 
@@ -122,6 +133,8 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BashResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`BashReply`, with its streams as text where they are text."""
+
     stdout: str | Stored = ""
     stderr: str | Stored = ""
     exit_code: int | None = 0
@@ -130,6 +143,8 @@ class BashResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`ToolReply`."""
+
     content: str | Stored
     is_error: bool = False
 
@@ -143,21 +158,29 @@ class Effect(Line, frozen=True, kw_only=True):
 
 
 class ModelEffect(Effect, frozen=True, kw_only=True, tag="model"):
+    """A chat completion."""
+
     request: ModelTape
     reply: ModelReply | None = None
 
 
 class BashEffect(Effect, frozen=True, kw_only=True, tag="bash"):
+    """A command in the sandbox."""
+
     request: BashTape
     reply: BashResult | None = None
 
 
 class ToolEffect(Effect, frozen=True, kw_only=True, tag="tool"):
+    """A call of an MCP server's tool."""
+
     request: ToolTape
     reply: ToolResult | None = None
 
 
 class ValueEffect(Effect, frozen=True, kw_only=True, tag="value"):
+    """A value of a user loop's own; any JSON."""
+
     request: ValueTape
     reply: Any = None
 
@@ -205,6 +228,7 @@ class End(Line, frozen=True, kw_only=True, tag="end"):
 
     @property
     def outcome(self) -> Outcome:
+        """Status, answer and failure."""
         return Outcome(status=self.status, answer=self.answer, failure=self.failure)
 
 

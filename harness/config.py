@@ -15,6 +15,7 @@ import msgspec
 from harness.attempt import BUILT_IN, load_callable, source_digest
 from harness.dataset import MINI, Dataset, load, select, selection_digest
 from harness.errors import LackError, UsageError
+from harness.mcp_config import MCPServerConfig, secrets, to_settings
 from harness.recording import RecordConfig
 from harness.records import Settings
 from harness.runfile import RunFile, RunSettings, Selection
@@ -70,8 +71,7 @@ class RecordOptions(msgspec.Struct, kw_only=True):
     sample_tokens: int | None = None
     run_tokens: int | None = None
     sandbox: dict[str, Any] = {}
-    mcp: tuple[Any, ...] = ()
-    """Configurations of MCP servers."""
+    mcp: tuple[MCPServerConfig, ...] = ()
     eval_batch_size: int = 1
     ignore_errors: bool = False
     allow_missing_files: bool = False
@@ -206,6 +206,7 @@ def record_config(
         agent_source=source_digest(agent),
         stream=stream,
         sandbox=_sandbox(options.sandbox),
+        mcp=[to_settings(server) for server in options.mcp],
         sample_seconds=options.sample_seconds,
         sample_tokens=options.sample_tokens,
         run_tokens=options.run_tokens,
@@ -248,7 +249,9 @@ def record_config(
         ),
         api_url=api_url,
         api_key=api_key,
-        secrets=(api_key,) if api_key else (),
+        secrets=(*((api_key,) if api_key else ()), *mcp_secrets(options.mcp)),
+        mcp=options.mcp,
+        keep_wire=options.wire,
         eval_batch_size=options.eval_batch_size,
         retry_errors=options.retry_errors,
         overwrite=options.overwrite,
@@ -265,6 +268,11 @@ def _sandbox(given: dict[str, Any]) -> dict[str, Any]:
     except msgspec.ValidationError as error:
         raise UsageError(f"sandbox: {error}") from None
     return found
+
+
+def mcp_secrets(servers: Iterable[MCPServerConfig]) -> list[str]:
+    """The values that must not reach the store."""
+    return [secret for server in servers for secret in secrets(server)]
 
 
 def endpoint(

@@ -134,6 +134,7 @@ class Dialogue:
         return calls
 
     def remind(self) -> None:
+        """Ask a model that called nothing to go on."""
         self._say({"role": "user", "content": REMINDER})
 
     def answer(self, call: Call, text: str) -> None:

@@ -386,6 +386,10 @@ class Journal:
         self._file.append(data, durable=True)
         return data
 
+    def keep(self, data: bytes) -> str:
+        """Put an object into the store that an effect's metadata will name."""
+        return self._store.put(data)
+
     def close(self) -> None:
         self._file.close()
 

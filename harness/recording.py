@@ -19,6 +19,7 @@ from harness.attempt import Agent, load_callable
 from harness.cassette import End, read_cassette, read_end
 from harness.continuing import Continued, LiveWorld, SampleRecording
 from harness.dataset import UNKNOWN, Dataset, Item, selection_digest
+from harness.drift import tools_drift
 from harness.errors import Finding, Interrupted, LackError, LimitError, UsageError
 from harness.records import MATCH_PARTS, Sample
 from harness.replaying import known_truths, missing_result, notes_of, tools_of
@@ -52,6 +53,9 @@ class RecordConfig(msgspec.Struct, kw_only=True):
     api_key: str | None = None
     secrets: tuple[str, ...] = ()
     """Texts that must not reach the store, the API key among them."""
+    mcp: tuple[Any, ...] = ()
+    """The MCP servers, with their secrets; the settings hold what may be stored of them."""
+    keep_wire: bool = True
     eval_batch_size: int = 1
     retry_errors: bool = False
     overwrite: bool = False
@@ -63,6 +67,7 @@ class Backend(Protocol):
     """What `harness.live.backend` gives."""
 
     image: dict[str, Any] | None
+    tools: list[dict[str, Any]]
 
     def world(self, sample: Sample, attachment: Path | None) -> LiveWorld: ...
 
@@ -241,6 +246,7 @@ class Recording:
         self.findings: list[str] = []
         self.broken: BaseException | None = None
         self.backend: Backend | None = None
+        self.drift: list[dict[str, Any]] = []
         self.tokens = 0
         self._lock = threading.RLock()
         self._unflushed: list[str] = []
@@ -262,6 +268,7 @@ class Recording:
             self.backend = connect(self.config, self.progress.note, self._sleep)
         try:
             self._check_image()
+            self._check_tools()
             write_run(self.store, self.run)
             self.progress.begin(len(self.run.samples), len(self.run.samples) - len(todo))
             work: queue.SimpleQueue[Entry] = queue.SimpleQueue()
@@ -294,13 +301,27 @@ class Recording:
         if self.backend is None:
             return
         known, image = self.run.environment.get("image"), self.backend.image
-        if known and image and known["layers"] != image["layers"] and not self.other_image:
+        other = known and image and list(known["layers"]) != list(image["layers"])
+        if other and not self.other_image:
+            assert known is not None
+            assert image is not None
             raise LackError(
                 f"the image {image['reference']} is not the one that was recorded with "
                 f"(recorded {known['id']}, here {image['id']})",
                 hint="load the recorded image, or name this one with --docker-image in a fork",
             )
         self.run.environment["image"] = image
+
+    def _check_tools(self) -> None:
+        """The tools that the run holds are used throughout; other ones now are drift."""
+        if self.backend is None:
+            return
+        if not self.run.tools and not self._recorded_already():
+            self.run.tools = self.backend.tools
+        self.drift = tools_drift(self.run.tools, self.backend.tools)
+
+    def _recorded_already(self) -> bool:
+        return bool(self.sources) or any(entry.cassette for entry in self.run.samples)
 
     def _world(self, entry: Entry) -> LiveWorld:
         if self.backend is None:
@@ -343,6 +364,8 @@ class Recording:
             fork=self.fork,
             match_on=self.match_on,
             image=self.run.environment.get("image"),
+            drift=self.drift,
+            keep_wire=self.config.keep_wire,
             start=lambda: self._world(entry),
             secrets=self.config.secrets,
             tools=tools,

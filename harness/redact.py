@@ -43,9 +43,11 @@ class Redactor:
         self._checked: set[bytes] = set()  # histories whose messages were found clean
 
     def text(self, text: str) -> str:
+        """The text with every secret in it replaced by `MARK`."""
         return self._text.sub(MARK, text) if self._text else text
 
     def data(self, data: bytes) -> bytes:
+        """The same for bytes."""
         return self._bytes.sub(MARK.encode(), data) if self._bytes else data
 
     def json(self, value: Any) -> Any:

@@ -10,13 +10,21 @@ import msgspec
 from harness.attempt import Agent, attempt, load_callable
 from harness.cassette import Tape, read_cassette
 from harness.dataset import Dataset
-from harness.divergence import Place, summary
+from harness.divergence import Divergence, Place, summary
 from harness.errors import DamageError, DivergenceError, UsageError
 from harness.records import MATCH_PARTS, Outcome, Settings, Verdict
-from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
+from harness.report import (
+    RunReport,
+    SampleResult,
+    Scorer,
+    VerdictSource,
+    metrics,
+    verdict_for,
+)
 from harness.runfile import Entry, RunFile, read_run
 from harness.scorer import question_scorer
 from harness.store import Store
+from harness.terminal import printable
 from harness.truths import find
 from harness.world import Diverged, Replayer
 
@@ -90,6 +98,82 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     scorer: str | None = None
 
 
+class Checked(msgspec.Struct, kw_only=True):
+    """One sample and epoch after its replay: what it came to, and what is wrong with it."""
+
+    result: SampleResult
+    findings: list[str] = []
+    """Damage, a changed outcome, a changed verdict: one line each. Not the divergence."""
+    divergence: Divergence | None = None
+
+
+class RunReplay:
+    """A run made ready for replay, sample by sample: what all samples share is loaded once."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        options: ReplayOptions | None = None,
+        *,
+        dataset: Dataset | None = None,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Reads the run file, imports agent and scorer, looks for the truths. No cassette is read.
+
+        `dataset`: where the truths are, if not in the packaged set or in the user's cache. Raises
+        UsageError, LackError and DamageError for what stops the whole run.
+        """
+        self.store, self.options = store, options or ReplayOptions()
+        self.run = read_run(store, name)
+        self.settings = loop_settings(self.run, self.options.loop)
+        spec = self.options.agent or self.run.settings.agent
+        self.agent: Agent = load_callable(spec, "the agent")
+        self.scorer: Scorer = question_scorer
+        if self.options.scorer:
+            self.scorer = load_callable(self.options.scorer, "the scorer")
+        self.entries = chosen(self.run, self.options.task_ids)
+        self.truths = known_truths(self.run, dataset, progress)
+        self._tools, self._servers = tools_of(self.run)
+
+    def tape(self, entry: Entry) -> Tape:
+        """The cassette of a sample that has one, verified; DamageError when it cannot be used."""
+        assert entry.cassette is not None
+        name = self.run.name
+        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        tape = read_cassette(self.store, entry.cassette, what)
+        check_sample(tape, entry, what)
+        return tape
+
+    def replay(self, entry: Entry, tape: Tape) -> Replayed:
+        """Run the loop on the tape of this sample."""
+        return replay_tape(
+            tape,
+            self.agent,
+            self.settings,
+            place=Place(self.run.name, entry.task_id, entry.epoch),
+            match_on=self.options.match_on,
+            tools=self._tools,
+            servers=self._servers,
+        )
+
+    def check(self, entry: Entry) -> Checked:
+        """Replay one sample and hold what comes out against the record."""
+        if entry.cassette is None:
+            return Checked(result=missing_result(entry))
+        try:
+            tape = self.tape(entry)
+            replayed = self.replay(entry, tape)
+        except DamageError as error:
+            return Checked(result=damaged_result(entry), findings=[str(error)])
+        result = _result(entry, replayed, tape, self.scorer, self.truths)
+        if isinstance(replayed.divergence, Diverged):
+            return Checked(result=result, divergence=replayed.divergence.report)
+        loose = set(self.options.match_on) != set(MATCH_PARTS)
+        findings = _changes(entry, tape, replayed, result, loose=loose)
+        return Checked(result=result, findings=findings)
+
+
 def replay_run(
     store: Store,
     name: str,
@@ -104,54 +188,28 @@ def replay_run(
     `dataset`: where the truths are, if not in the packaged set or in the user's cache. `progress`
     is told each divergence in full.
     """
-    options = options or ReplayOptions()
-    run = read_run(store, name)
-    settings = loop_settings(run, options.loop)
-    spec = options.agent or run.settings.agent
-    agent: Agent = load_callable(spec, "the agent")
-    scorer: Scorer = question_scorer
-    if options.scorer:
-        scorer = load_callable(options.scorer, "the scorer")
-    tools, servers = tools_of(run)
+    replay = RunReplay(store, name, options, dataset=dataset, progress=progress)
     results: list[SampleResult] = []
     findings: list[str] = []
-    divergences = []
-    truths = known_truths(run, dataset, progress)
-    for entry in chosen(run, options.task_ids):
-        if entry.cassette is None:
-            results.append(missing_result(entry))
-            continue
-        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
-        try:
-            tape = read_cassette(store, entry.cassette, what)
-            check_sample(tape, entry, what)
-            place = Place(name, entry.task_id, entry.epoch)
-            replayed = replay_tape(
-                tape, agent, settings, place=place, match_on=options.match_on, tools=tools,
-                servers=servers,
-            )  # fmt: skip
-        except DamageError as error:
-            findings.append(str(error))
-            results.append(damaged_result(entry))
-            continue
-        result = _result(entry, replayed, tape, scorer, truths)
-        results.append(result)
-        if replayed.divergence is not None:
+    divergences: list[Divergence] = []
+    for entry in replay.entries:
+        checked = replay.check(entry)
+        results.append(checked.result)
+        findings += checked.findings
+        if checked.divergence is not None:
             if len(divergences) < SHOWN:
-                progress(str(replayed.divergence))
-            if isinstance(replayed.divergence, Diverged):
-                divergences.append(replayed.divergence.report)
-        findings += _changes(entry, tape, replayed, result)
+                progress(checked.divergence.text())
+            divergences.append(checked.divergence)
     if len(divergences) > SHOWN:
         progress(f"({len(divergences) - SHOWN} more reports: --task-id ID, or --json)")
     findings += summary(divergences)
     report = RunReport(
         run=name,
-        model=settings.model,
-        dataset=msgspec.to_builtins(run.dataset),
+        model=replay.settings.model,
+        dataset=msgspec.to_builtins(replay.run.dataset),
         samples=results,
         metrics=metrics(results),
-        notes=notes_of(run, results, options.match_on),
+        notes=notes_of(replay.run, results, replay.options.match_on),
     )
     return report, findings
 
@@ -206,18 +264,10 @@ def check_sample(tape: Tape, entry: Entry, what: str) -> None:
 
 
 def _result(
-    entry: Entry, replayed: Replayed, tape: Tape, scorer: Scorer, truths: dict[str, str]
+    entry: Entry, replayed: Replayed, tape: Tape, scorer: Scorer, truths: Mapping[str, str]
 ) -> SampleResult:
     outcome = replayed.outcome
-    verdict: Verdict
-    truth = truths.get(entry.task_id)
-    if truth is None:
-        verdict, source = entry.verdict, "recorded"
-    else:
-        verdict = verdict_for(
-            outcome.status, outcome.answer, replayed.last_error, truth, scorer=scorer
-        )
-        source = "scored"
+    verdict, source = _verdict(entry, replayed, tape, scorer, truths)
     divergence = replayed.divergence
     return SampleResult(
         task_id=entry.task_id,
@@ -225,7 +275,7 @@ def _result(
         level=entry.level,
         status=outcome.status,
         verdict=verdict,
-        verdict_source=source,  # type: ignore[arg-type]
+        verdict_source=source,
         answer=outcome.answer,
         steps=replayed.steps,
         cassette=entry.cassette,
@@ -240,23 +290,57 @@ def _result(
     )
 
 
-def _changes(entry: Entry, tape: Tape, replayed: Replayed, result: SampleResult) -> list[str]:
+def _verdict(
+    entry: Entry, replayed: Replayed, tape: Tape, scorer: Scorer, truths: Mapping[str, str]
+) -> tuple[Verdict, VerdictSource | None]:
+    """The verdict on how the loop ended now, and where it comes from.
+
+    Without a truth the recorded one stands, but only for the recorded outcome: any other is an
+    error, or cannot be scored.
+    """
+    outcome, truth = replayed.outcome, truths.get(entry.task_id)
+    if truth is not None:
+        last = replayed.last_error
+        return verdict_for(outcome.status, outcome.answer, last, truth, scorer=scorer), "scored"
+    if outcome.status == "error":
+        return "error", None
+    if tape.end is not None and not _same(outcome, tape.end.outcome):
+        return "unscored", None
+    return entry.verdict, "recorded"
+
+
+def _same(outcome: Outcome, recorded: Outcome) -> bool:
+    """Whether two attempts ended alike; errors are alike by their kind, the message is for people."""
+    ends = [
+        (end.status, end.answer, end.failure.kind if end.failure else None)
+        for end in (outcome, recorded)
+    ]
+    return ends[0] == ends[1]
+
+
+def _changes(
+    entry: Entry, tape: Tape, replayed: Replayed, result: SampleResult, *, loose: bool
+) -> list[str]:
     """What a sample that followed its tape does otherwise, one line each."""
-    if replayed.divergence is not None or tape.end is None:
+    if tape.end is None:
         return []
-    found = []
     name = f"{entry.task_id} epoch {entry.epoch}"
     recorded = tape.end.outcome
-    if (replayed.outcome.status, replayed.outcome.answer) != (recorded.status, recorded.answer):
-        found.append(f"{name}: the outcome changed: {_told(recorded)} → {_told(replayed.outcome)}")
-    elif result.verdict != entry.verdict and entry.verdict != "unscored":
+    if not _same(replayed.outcome, recorded):
+        return [f"{name}: the outcome changed: {_told(recorded)} → {_told(replayed.outcome)}"]
+    found = []
+    if result.verdict != entry.verdict and entry.verdict != "unscored":
         found.append(f"{name}: the verdict changed: {entry.verdict} → {result.verdict}")
+    if not loose and not replayed.identical:
+        found.append(
+            f"{name}: the cassette's last line holds another trajectory than its effects give"
+        )
     return found
 
 
 def _told(outcome: Outcome) -> str:
     if outcome.failure is not None:
-        return f"error ({outcome.failure.kind})"
+        return f"error ({outcome.failure.kind}: {printable(outcome.failure.message[:160])})"
     return "no answer" if outcome.answer is None else f"answer {outcome.answer[:80]!r}"
 
 

@@ -99,6 +99,7 @@ class RunFile(msgspec.Struct, kw_only=True):
     samples: list[Entry]
 
     def entry(self, task_id: str, epoch: int) -> Entry | None:
+        """The line of one sample and epoch, if there is one."""
         for entry in self.samples:
             if entry.task_id == task_id and entry.epoch == epoch:
                 return entry
@@ -172,6 +173,7 @@ def read_run(store: Store, name: str) -> RunFile:
 
 
 def write_run(store: Store, run: RunFile) -> None:
+    """Create or replace the run file of that name."""
     store.write_run(run.name, encode(run))
 
 

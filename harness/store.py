@@ -49,10 +49,12 @@ class Store:
 
     @classmethod
     def in_memory(cls) -> Store:
+        """A new one that is gone with the process."""
         return cls(Memory())
 
     @property
     def label(self) -> str:
+        """What to call it in a message."""
         return self.files.label("")
 
     # ----------------------------------------------------------------------------------- layout
@@ -125,6 +127,7 @@ class Store:
         return data
 
     def has(self, name: str) -> bool:
+        """Whether there is an object of that name; it may be damaged."""
         return self.files.exists(object_path(name))
 
     def objects(self) -> list[str]:
@@ -153,6 +156,7 @@ class Store:
         return [name.removesuffix(".json") for name in names if _is_run_file(name)]
 
     def has_run(self, run: str) -> bool:
+        """Whether there is a run file of that name; it may be damaged."""
         return self.files.exists(run_path(run))
 
     def read_run(self, run: str) -> bytes:
@@ -215,6 +219,7 @@ class Store:
         return self.files.append(journal_path(run, key), size=size)
 
     def remove_journal(self, run: str, key: str) -> None:
+        """Remove it if it is there."""
         self.files.remove(journal_path(run, key))
 
     # ------------------------------------------------------------------------------------ locks
@@ -259,10 +264,12 @@ def check_run_name(run: str) -> str:
 
 
 def run_path(run: str) -> str:
+    """A run's file in the store; UsageError for what cannot name a run."""
     return f"runs/{check_run_name(run)}.json"
 
 
 def journal_path(run: str, key: str) -> str:
+    """The journal of one sample and epoch; `key` as `sample_key` makes it."""
     return f"journal/{check_run_name(run)}/{key}.jsonl"
 
 

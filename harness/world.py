@@ -85,12 +85,15 @@ class Live(Protocol):
     """What a Recorder records: a world that also knows the cost and circumstances of a reply."""
 
     @property
-    def tools(self) -> Sequence[dict[str, Any]]: ...
+    def tools(self) -> Sequence[dict[str, Any]]:
+        """As in `World`."""
 
     @property
-    def servers(self) -> Mapping[str, str]: ...
+    def servers(self) -> Mapping[str, str]:
+        """As in `World`."""
 
-    def perform(self, request: Request) -> Reply: ...
+    def perform(self, request: Request) -> Reply:
+        """As in `World`."""
 
     def take_meta(self) -> dict[str, Any] | None:
         """Metadata of the request performed last: ids, timing, attempts. Never seen by loops."""
@@ -110,10 +113,12 @@ class Recorder(_OneAtATime):
         before: Callable[[], None] | None = None,
         spent: Callable[[int], None] | None = None,
         stopped: Callable[[], bool] | None = None,
+        keep_wire: bool = True,
     ) -> None:
         """`before` is called before each request and may raise (limits); `spent` is told the
         tokens of each model reply; when `stopped`, nothing more is asked or written.
-        `trajectory` goes on from a replayed prefix."""
+        `trajectory` goes on from a replayed prefix; `keep_wire` keeps the endpoint's HTTP
+        exchanges beside the tape."""
         super().__init__()
         self._world, self._journal, self._model = world, journal, model
         self._redactor = redactor or Redactor(())
@@ -121,6 +126,7 @@ class Recorder(_OneAtATime):
         self._before = before or (lambda: None)
         self._spent = spent or (lambda tokens: None)
         self._stopped = stopped or (lambda: False)
+        self._keep_wire = keep_wire
         self.tools, self.servers = world.tools, world.servers
         self.last_reply: ModelReply | None = None
 
@@ -153,9 +159,14 @@ class Recorder(_OneAtATime):
         return reply
 
     def _meta(self) -> dict[str, Any] | None:
+        """The circumstances of the last reply; HTTP exchanges become objects of the store."""
         take = getattr(self._world, "take_meta", None)
-        meta: dict[str, Any] | None = self._redactor.json(take()) if take else None
-        return meta
+        meta: dict[str, Any] = (take() if take else None) or {}
+        exchanges: list[bytes] = meta.pop("exchanges", [])
+        if exchanges and self._keep_wire:
+            meta["wire"] = [self._journal.keep(self._redactor.data(data)) for data in exchanges]
+        redacted: dict[str, Any] = self._redactor.json(meta)
+        return redacted or None
 
 
 def _guarded(request: Request) -> Request:
@@ -314,10 +325,12 @@ class Continuing(_OneAtATime):
 
     @property
     def trajectory(self) -> TrajectoryHash:
+        """Over the whole chain, as far as it has come."""
         return (self.recorder or self.replayer).trajectory
 
     @property
     def last_reply(self) -> ModelReply | None:
+        """The newest model reply, of either side."""
         live = self.recorder.last_reply if self.recorder else None
         return live or self.replayer.last_reply
 

@@ -784,10 +784,15 @@ QUIRKS: dict[str, Quirk] = {
         attempts=2,
     ),
     "D14-finish-without-end-mark": Quirk((OK_WHOLE,), (text_stream("fi", "ne", done=False),), OK),
-    "D14-end-mark-without-finish": Quirk(
-        (text_completion("fine", None),),
-        (Answer.sse(chunk({"content": "fine"}), usage_chunk()),),
-        ModelReply(content="fine", usage=COUNTED),
+    "D14-interrupted": Quirk(
+        (),
+        (Answer.sse(chunk({"tool_calls": [call("a1", "bash", LS, index=0)]})), OK_STREAM),
+        OK,
+        attempts=2,
+    ),
+    # no expectation: it depends on what the endpoint did before
+    "D14-never-a-finish": Quirk(
+        (text_completion("fine", None),), (Answer.sse(chunk({"content": "fine"}), usage_chunk()),)
     ),
     "E06-three-failures": then_ok(
         Answer.error(429, "slow"), Answer.error(500, "oops"), RESET, waits=(2.0, 4.0, 8.0, 0.0)

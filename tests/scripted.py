@@ -66,9 +66,11 @@ class Backend:
     """Gives every sample a world that follows the policy; counts what was asked."""
 
     image: dict[str, Any] | None = None
+    tools: list[dict[str, Any]]
 
     def __init__(self, policy: Policy = counting) -> None:
         self.policy = policy
+        self.tools = []
         self.asked: list[tuple[str, str]] = []
         """Task id and kind of every request, in the order in which they came."""
         self.lock = threading.Lock()

@@ -19,7 +19,9 @@ from harness.difference import ABSENT, first_difference, path_text, word_diff
         ("be careful now", "be careless now", "be [-careful-]{+careless+} now"),
         ("be now", "be careful now", "be {+careful +}now"),
         ("one two three", "one three", "one [-two -]three"),
-        ("a big red dog", "a small blue dog", "a [-big red-]{+small blue+} dog"),
+        ("see a big red dog run", "see a wet old dog run", "see a [-big red-]{+wet old+} dog run"),
+        ("one big and red dog", "one wet and old dog", "one [-big-]{+wet+} and [-red-]{+old+} dog"),
+        ("cat the file now", "ls in x of it", "[-cat the file now-]{+ls in x of it+}"),
         ("ls -l /tmp", "ls -la /tmp", "ls -[-l-]{+la+} /tmp"),
         ("", "new", "{+new+}"),
         ("abc def", "0123456789", "[-abc def-]{+0123456789+}"),
@@ -39,6 +41,10 @@ def test_word_diff_of_long_texts_shows_the_place() -> None:
     assert shown.startswith("start {+x +}a b")
     assert shown.endswith("…")
     assert len(shown) < 500
+    middle = " ".join(f"word{number}" for number in range(200))
+    shown = word_diff(f"start {middle} stop", f"start here and now {middle} end")
+    assert shown.startswith("start {+here and now +}word0 word1")
+    assert "[-" not in shown
 
 
 def test_paths() -> None:

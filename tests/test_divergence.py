@@ -262,6 +262,9 @@ def check_text(report: Divergence) -> str:
     assert len(lines) <= 25
     assert all(printable(line) == line for line in lines)
     assert all(columns(line) <= 120 and len(line) <= 120 for line in lines)
+    assert len(report.cause) <= 200
+    assert len(report.detail) <= 400
+    assert not report.words or report.path
     assert len(msgspec.json.encode(report)) < 20_000
     return text
 
@@ -664,12 +667,12 @@ def test_nothing_agrees(tape: Tape) -> None:
 
 def test_a_loose_replay_is_told_only_what_counts(tape: Tape) -> None:
     request = ModelRequest([{"role": "user", "content": "?"}], (BASH,), LOOP.params)
-    report = describe(
-        tape, 0, request, model="m-1", at=PLACE, step=1, match_on=("tools", "params", "model")
-    )
+    report = describe(tape, 0, request, model="m-1", at=PLACE, step=1, match_on=("params", "tools"))
     assert (report.path, report.cause) == ("tools[1]", "tool removed: submit")
-    assert report.still_matching is not None
-    assert report.still_matching.match_on == ["model", "params"]
+    still = report.still_matching
+    assert still is not None
+    assert (still.agree, still.match_on) == (["model", "params"], ["params"])
+    assert still.unchanged == 3  # messages do not count, so they need not be those recorded
 
 
 # ------------------------------------------------------------------------------------ what is shown
@@ -716,8 +719,21 @@ def test_what_is_absent_is_told_from_what_is_empty(tape: Tape) -> None:
     assert "  asked     (empty text)" in report.text().split("\n")
     report = diverge(tape, replace(LOOP, params={"temperature": 0.7}))
     assert "  asked     (nothing)" in report.text().split("\n")
+    assert report.detail == "seed is left out in this replay."
     report = diverge(tape, replace(LOOP, params={"temperature": 0.7, "seed": "1"}))
     assert (report.recorded, report.asked) == ("1", '"1"')
+    assert report.detail == "seed is changed in this replay."
+
+
+def test_more_differences_are_counted(tape: Tape) -> None:
+    report = diverge(tape, replace(LOOP, system="?", template="{question}"))
+    assert (report.path, report.cause) == ("messages[0].content", "system prompt")
+    assert report.detail.endswith(" One more message differs.")
+    names = [f"{number}-" * 30 for number in range(40)]
+    many = replace(LOOP, tools=tuple(map(schema, names)), params=dict.fromkeys(names, 1))
+    report = diverge(tape, many)
+    assert report.cause.startswith("tool added: 0-0-0-")
+    assert " and 36 more; tool re…" in report.cause
 
 
 def test_commands_can_be_pasted() -> None:

@@ -57,6 +57,13 @@ _SHARED = [
         help="temperature, top_p, max_tokens, seed, stream, parallel_tool_calls, timeout, "
         "retries, retry_interval; anything else as extra_body={…}. Repeatable.",
     ),
+    click.option(
+        "--mcp",
+        "mcp_file",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE.json",
+        help="MCP servers whose tools the agent is given.",
+    ),
     click.option("--api-url", metavar="URL", help="Endpoint. [OPENAI_BASE_URL, then OpenAI]"),
     click.option(
         "--api-key-env",
@@ -124,3 +131,13 @@ def read_template(path: str) -> str:
             return file.read()
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no UTF-8 text") from None
+
+
+def mcp_servers(given: dict[str, Any]) -> tuple[Any, ...]:
+    """The servers of `--mcp FILE`; it is taken out."""
+    path = given.pop("mcp_file")
+    if path is None:
+        return ()
+    from harness.mcp_config import read_mcp_file
+
+    return tuple(read_mcp_file(path))

@@ -12,7 +12,13 @@ from typing import Any
 import click
 
 from harness.cli.common import emit, json_option, say, store_option
-from harness.cli.options import limit_changes, loop_changes, sandbox_changes, shared_options
+from harness.cli.options import (
+    limit_changes,
+    loop_changes,
+    mcp_servers,
+    sandbox_changes,
+    shared_options,
+)
 from harness.store import Store
 
 
@@ -57,6 +63,7 @@ def record(store_path: str, as_json: bool, plan: bool, no_wire: bool, **given: A
         generation=parse_generation(given.pop("generation")),
         sandbox=sandbox,
         wire=not no_wire,
+        mcp=mcp_servers(given),
         **optional,
         **loop,
         **limits,
@@ -109,6 +116,7 @@ def connect(config: Any, note: Callable[[str], None], sleep: Callable[[float], N
         config.settings,
         api_url=config.api_url,
         api_key=config.api_key,
+        mcp=config.mcp,
         progress=note,
         sleep=sleep,
     )

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli.common import emit, json_option, open_store, runs_or_all, say, store_option
-from harness.cli.options import limit_changes, loop_changes, sandbox_changes, shared_options
+from harness.cli.options import (
+    limit_changes,
+    loop_changes,
+    mcp_servers,
+    sandbox_changes,
+    shared_options,
+)
 from harness.errors import DamageError, UsageError
 from harness.records import MATCH_PARTS
 from harness.store import Store
@@ -142,6 +148,7 @@ def _fork(
         changed_settings,
         dataset_of,
         endpoint,
+        mcp_secrets,
         parse_generation,
     )
     from harness.recording import RecordConfig
@@ -176,7 +183,15 @@ def _fork(
         config.dataset = data or dataset_of(source, progress=say)
         api_url = given["api_url"] or source.settings.transport.get("api_url")
         config.api_url, config.api_key = endpoint(api_url, given["api_key_env"])
-        config.secrets = (config.api_key,) if config.api_key else ()
+        config.mcp = mcp_servers(given)
+        if source.tools and not config.mcp:
+            raise UsageError(
+                f"run {name!r} uses MCP servers: going on live needs them", hint="--mcp FILE.json"
+            )
+        config.secrets = (
+            *((config.api_key,) if config.api_key else ()),
+            *mcp_secrets(config.mcp),
+        )
 
     def work(progress: Any, stop: threading.Event) -> Any:
         return forking.fork(

@@ -8,24 +8,41 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from harness.errors import ToolServerError
+from harness.exchange import encode
 from harness.live.model import Model
 from harness.live.sandbox import Engine, Sandbox, SandboxConfig, engine_for
+from harness.live.wire import Exchange
+from harness.mcp_config import MCPServerConfig
 from harness.records import BashRequest, ModelRequest, Reply, Request, Sample, ValueRequest
 from harness.runfile import RunSettings
+from harness.store import sample_key
+
+if TYPE_CHECKING:
+    from harness.live.mcp import ToolServers, ToolSession
 
 
 class LiveWorld:
     """One sample's outside world: the run's model, the sample's own sandbox."""
 
-    tools: Sequence[dict[str, Any]] = ()
-    servers: Mapping[str, str] = {}
+    tools: Sequence[dict[str, Any]]
+    servers: Mapping[str, str]
 
-    def __init__(self, model: Model, sandbox: Sandbox, closed: Callable[[LiveWorld], None]) -> None:
-        self._model, self._sandbox, self._closed = model, sandbox, closed
+    def __init__(
+        self,
+        model: Model,
+        sandbox: Sandbox,
+        session: ToolSession | None,
+        tools: Sequence[dict[str, Any]],
+        closed: Callable[[LiveWorld], None],
+    ) -> None:
+        self._model, self._sandbox, self._session, self._closed = model, sandbox, session, closed
+        self.tools = [tool["schema"] for tool in tools]
+        self.servers = {tool["name"]: tool["server"] for tool in tools}
         self._meta: dict[str, Any] | None = None
 
     def perform(self, request: Request) -> Reply:
@@ -33,19 +50,24 @@ class LiveWorld:
         began, started = datetime.now(UTC), time.monotonic()
         self._meta = None
         meta: dict[str, Any] = {}
+        exchanges: list[Exchange] = []
         try:
             if isinstance(request, ModelRequest):
-                reply, meta = self._model.complete(request)
+                reply, meta = self._model.complete(request, on_exchange=exchanges.append)
                 return reply
             if isinstance(request, BashRequest):
                 return self._sandbox.run(request.command, request.timeout)
             if isinstance(request, ValueRequest):
                 return request.make()
-            raise LookupError(f"no server {request.server!r}")  # schemas name only known servers
+            if self._session is None:
+                raise ToolServerError(f"this run has no MCP server {request.server!r}")
+            return self._session.call(request.server, request.name, request.arguments)
         finally:
             seconds = round(time.monotonic() - started, 4)
             stamp = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             self._meta = {"at": stamp, "seconds": seconds, **meta}
+            if exchanges:
+                self._meta["exchanges"] = [encode(exchange) for exchange in exchanges]
 
     def take_meta(self) -> dict[str, Any] | None:
         """When the last request was performed, how long it took, what the endpoint said of it."""
@@ -53,9 +75,11 @@ class LiveWorld:
         return meta
 
     def close(self) -> None:
-        """Remove the sandbox."""
+        """Remove the sandbox, end the sample's tool servers."""
         self._closed(self)
         self._sandbox.close()
+        if self._session is not None:
+            self._session.close()
 
 
 class Backend:
@@ -68,6 +92,7 @@ class Backend:
         *,
         api_url: str | None,
         api_key: str | None,
+        mcp: Sequence[MCPServerConfig] = (),
         progress: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,10 +113,26 @@ class Backend:
         )
         self._open: set[LiveWorld] = set()
         self._lock = threading.Lock()
+        self._servers: ToolServers | None = None
+        self.tools: list[dict[str, Any]] = []
+        """The MCP tools: name, server, schema; read once."""
+        if mcp:
+            from harness.live.mcp import ToolServers
+
+            self._servers = ToolServers(mcp, progress=progress)
+            try:
+                self.tools = self._servers.list_tools()
+            except BaseException:
+                self.close()
+                raise
 
     def world(self, sample: Sample, attachment: Path | None) -> LiveWorld:
         """Start the sandbox of one sample."""
-        world = LiveWorld(self._model, self._engine.start(sample, attachment), self._forget)
+        sandbox = self._engine.start(sample, attachment)
+        session = None
+        if self._servers is not None:
+            session = self._servers.open(sample_key(sample.task_id, sample.epoch))
+        world = LiveWorld(self._model, sandbox, session, self.tools, self._forget)
         with self._lock:
             self._open.add(world)
         return world
@@ -110,5 +151,7 @@ class Backend:
 
     def close(self) -> None:
         self.abort()
+        if self._servers is not None:
+            self._servers.close()
         self._model.close()
         self._engine.close()

@@ -19,6 +19,7 @@ from harness.live.wire import Exchange
 from harness.records import JSON
 
 WORDS_LIMIT = 300  # characters of an endpoint's own words that are shown
+UNFINISHED = "unfinished stream"  # label of a stream that gave its end mark and no finish reason
 READ_LIMIT = 10_000  # characters of them that are searched for a meaning
 
 _OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error"}
@@ -278,10 +279,15 @@ def broken_reply(text: str) -> Fault:
     return Fault(label="broken reply", text=text, hint=_UP_HINT, retry=True)
 
 
-def cut_stream(chunks: int) -> Fault:
-    """A stream that ended before the endpoint said that it was complete."""
-    text = f"the stream ended after {chunks} chunks without finish_reason or end mark"
-    return Fault(label="cut stream", text=text, hint=_UP_HINT, retry=True)
+def cut_stream(chunks: int, ended: bool) -> Fault:
+    """A stream without a finish reason; `ended` when it had its end mark all the same."""
+    what = "finish_reason" if ended else "finish_reason or end mark"
+    return Fault(
+        label=UNFINISHED if ended else "cut stream",
+        text=f"the stream ended after {chunks} chunks without {what}",
+        hint="give -g stream=false" if ended else _UP_HINT,
+        retry=True,
+    )
 
 
 def of_text(text: str, streamed: bool = False) -> Fault:

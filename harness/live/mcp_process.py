@@ -67,11 +67,12 @@ class ServerProcess:
         self._mark = mark.encode()
         self._stderr = b""
         self._tail = asyncio.create_task(self._read_stderr())
+        self._watch = asyncio.create_task(self._watch_exit())
         self._ending: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
         """Set once the server ended the conversation: it is gone, or useless."""
         self.signalled = False
-        """Whether the harness had to send signals."""
+        """Whether the harness had to send signals to a server that ran."""
         self.fault: str | None = None
         """What the server did wrong, where it was given up for that."""
         self.junk: deque[str] = deque(maxlen=3)
@@ -109,6 +110,13 @@ class ServerProcess:
         assert self._process.stderr is not None
         while chunk := await self._process.stderr.read(65536):
             self._stderr = (self._stderr + chunk)[-STDERR_TAIL:]
+
+    async def _watch_exit(self) -> None:
+        """Notice the end of a server whose children keep its streams open."""
+        while self._process.returncode is None:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)  # what it said last is read by then
+        self._lose()
 
     # ------------------------------------------------------------------------------- messages
 
@@ -207,6 +215,7 @@ class ServerProcess:
                         break
         await asyncio.wait({self._tail}, timeout=0.2)  # all that it said is read by then
         self._tail.cancel()
+        self._watch.cancel()
         # closed by nothing public; left open, it complains when the loop is gone
         transport = getattr(self._process, "_transport", None)
         if transport is not None:
@@ -225,7 +234,7 @@ class ServerProcess:
         return True
 
     def _signal(self, number: int) -> None:
-        self.signalled = True
+        self.signalled |= self._process.returncode is None
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, number)
         for pid in self._alive():

@@ -69,6 +69,7 @@ class Model:
         self._on_exchange = on_exchange
         self.sleep = sleep
         self._stream_usage = True  # until the endpoint refuses `stream_options`
+        self._finishes = False  # whether a stream of this endpoint has given a finish reason
         self._sdk, self._client = _connect(self.url, self._key, timeout)
 
     def complete(
@@ -90,7 +91,8 @@ class Model:
         while True:
             body = self._body(request)
             started = time.monotonic()
-            outcome, exchanges = self._attempt(body)
+            again = bool(attempts) and attempts[-1].get("error") == faults.UNFINISHED
+            outcome, exchanges = self._attempt(body, again and not self._finishes)
             latency = time.monotonic() - started
             if report is not None:
                 for exchange in exchanges:
@@ -124,7 +126,9 @@ class Model:
             extra_body=self.extra_body,
         )
 
-    def _attempt(self, body: dict[str, JSON]) -> tuple[Merged | Fault, list[Exchange]]:
+    def _attempt(
+        self, body: dict[str, JSON], take_unfinished: bool
+    ) -> tuple[Merged | Fault, list[Exchange]]:
         """One request. Only foreign code runs inside the `try`: our own mistakes stay visible."""
         max_tokens = body.get("max_completion_tokens", body.get("max_tokens"))
         try:
@@ -147,11 +151,14 @@ class Model:
             return fault, exchanges
         received = exchanges[-1].body if exchanges else b""
         try:
-            if body.get("stream"):
-                return _streamed_reply(chunks, received, max_tokens), exchanges
-            return _whole_reply(data, max_tokens), exchanges
+            if not body.get("stream"):
+                return _whole_reply(data, max_tokens), exchanges
+            outcome = _streamed_reply(chunks, received, max_tokens, take_unfinished)
         except RecursionError:
             return faults.broken_reply("the reply is nested too deeply"), exchanges
+        if isinstance(outcome, Merged) and outcome.reply.finish_reason:
+            self._finishes = True
+        return outcome, exchanges
 
     def _post(self, body: JSON, **stream: Any) -> Any:
         """The parsed response. The SDK's own types stay out of it: they differ by version, and
@@ -221,8 +228,14 @@ def _whole_reply(data: JSON, max_tokens: JSON) -> Merged | Fault:
     return from_completion(data)
 
 
-def _streamed_reply(chunks: list[Any], received: bytes, max_tokens: JSON) -> Merged | Fault:
-    """The reply in the chunks of a stream; `received` are the bytes that they came in."""
+def _streamed_reply(
+    chunks: list[Any], received: bytes, max_tokens: JSON, take_unfinished: bool
+) -> Merged | Fault:
+    """The reply in the chunks of a stream; `received` are the bytes that they came in.
+
+    An end mark without a finish reason is how llama.cpp's Python server ends a stream that it
+    gave up for another request. `take_unfinished`: this endpoint seems to end all streams so.
+    """
     # older SDKs put an event that has a name into a frame
     chunks = [
         c["data"] if isinstance(c, Mapping) and c.keys() == {"event", "data"} else c for c in chunks
@@ -240,9 +253,13 @@ def _streamed_reply(chunks: list[Any], received: bytes, max_tokens: JSON) -> Mer
         merger.feed(chunk)
     if not any("choices" in chunk for chunk in read):
         return faults.not_a_completion(read[0])
-    if not merger.done and not _END_MARK.search(received):
-        return faults.cut_stream(len(read))
-    return merger.result()
+    merged = merger.result()
+    if merger.done:
+        return merged
+    ended = _END_MARK.search(received) is not None
+    if ended and (take_unfinished or merged.reply.error):
+        return merged
+    return faults.cut_stream(len(read), ended)
 
 
 def _about(exchanges: list[Exchange]) -> dict[str, JSON]:

@@ -126,9 +126,9 @@ def sandboxes(docker_engine: Engines) -> Iterator[Sandboxes]:
     made: list[DockerSandbox] = []
 
     def make(
-        attachment: Path | None = None, sample: Sample = sample(), **settings: Any
+        attachment: Path | None = None, of: Sample | None = None, **settings: Any
     ) -> DockerSandbox:
-        sandbox = docker_engine(**settings).start(sample, attachment)
+        sandbox = docker_engine(**settings).start(of or sample(), attachment)
         made.append(sandbox)
         return sandbox
 

@@ -274,7 +274,6 @@ def test_a_commit_of_another_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(dataset.items) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="harness.attachments takes the shared store for a stranger")
 def test_a_shared_store_of_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """huggingface_hub 2 keeps one copy of a file for all data sets, behind a second link."""
     with HuggingFaceHub(tmp_path / "hub") as server:

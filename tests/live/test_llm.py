@@ -63,7 +63,7 @@ def test_streamed_completion(model: Model) -> None:
     params = {"max_tokens": 12, "temperature": 0, "stream": True}
     exchanges: list[Exchange] = []
     reply, _ = model.complete(ModelRequest([question], (), params), on_exchange=exchanges.append)
-    assert reply.content
+    assert reply.content, exchanges[-1].body
     assert reply.finish_reason in ("stop", "length")
     assert exchanges[-1].stream
 

@@ -493,7 +493,16 @@ def test_what_a_server_prints_is_not_printed_by_us(tag: str, tmp_path: Path) -> 
 import sys
 from harness.live.mcp import ToolServers
 from harness.mcp_config import MCPServerConfigHTTP, MCPServerConfigStdio
-from tests.live.test_mcp import ours
+from tests.live.test_mcp import ours, over
+from tests.mcp_servers.http_server import HttpServer
+with HttpServer() as http:
+    servers = ToolServers([over(http, "ok")], progress=lambda line: None)
+    for name in ("garbage", "cut", "page", "drop"):
+        try:
+            servers.open(name).call("h", name, {{}})
+        except Exception as error:
+            pass
+    servers.close()
 for config in (
     *(ours({tag!r}, mode, timeout=1) for mode in ("exit", "junk", "flood", "silent", "ok")),
     MCPServerConfigHTTP(url="http://127.0.0.1:1/mcp"),
@@ -547,20 +556,49 @@ def test_nothing_is_left_of_a_server(make: Servers, tag: str, mode: str, wrapped
 
 
 @linux
-@pytest.mark.parametrize("mode", ["stubborn", "escaped"])
-def test_the_group_ends_all_sessions_at_once(make: Servers, tag: str, mode: str) -> None:
-    """G02: not one after the other, each with its own grace."""
-    servers = make(*(ours(tag, mode, name=f"s{number}") for number in range(6)))
+def test_the_group_ends_all_sessions_at_once(make: Servers, tag: str) -> None:
+    """G02: not one after the other, which would take more than 2 s for each."""
+    servers = make(*(ours(tag, "stubborn", name=f"s{number}") for number in range(12)))
     session = servers.open("a")
-    for number in range(6):
+    for number in range(12):
         session.call(f"s{number}", "count", {})
-    assert len(alive(tag)) == 12
-    assert seconds_for(servers.close) < 15
+    assert len(alive(tag)) == 24
+    assert seconds_for(servers.close) < 20
     assert alive(tag) == []
     with pytest.raises(ToolServerError, match="closed"):
         session.call("s0", "count", {})
     session.close()
     servers.close()
+
+
+@linux
+def test_a_server_whose_environment_was_wiped_is_ended_with_its_group(
+    make: Servers, tag: str
+) -> None:
+    """G02: nothing but the process group tells whose they are."""
+    args = ["-i", f"TEST_TAG={tag}", sys.executable, str(STDIO), "stubborn"]
+    session = make(ours(tag, command="env", args=args)).open("a")
+    assert MARK not in session.call("s", "environment", {}).content
+    assert len(alive(tag)) == 2
+    session.close()
+    assert alive(tag) == []
+
+
+@linux
+@pytest.mark.parametrize("between_calls", [False, True])
+def test_the_children_of_a_dead_server_go_at_once(
+    make: Servers, tag: str, between_calls: bool
+) -> None:
+    """G02: they hold its streams open, so that its end cannot be seen there."""
+    session = make(ours(tag, "leaves-child")).open("a")
+    pid = json.loads(session.call("s", "process", {}).content)
+    assert len(alive(tag)) == 2
+    if between_calls:
+        os.kill(pid, signal.SIGKILL)
+        assert gone(tag)
+    with pytest.raises(ToolServerError, match=r"signal 9" if between_calls else "exit status 7"):
+        session.call("s", "die", {})
+    assert gone(tag)
 
 
 @linux

@@ -298,6 +298,22 @@ def test_time_limit_of_an_attempt(name: str, stream: bool, make: MakeModel) -> N
     assert [e.error for e in exchanges] == ["ReadTimeout"] * 2
 
 
+def test_end_mark_without_finish_reason(make: MakeModel) -> None:
+    """D14: such a stream is asked again. An endpoint that never gives a reason is believed the
+    second time; one that has given reasons before has cut this stream."""
+    model = make("D14-never-a-finish", stream=True)
+    reply, about = model.complete(HELLO)
+    assert (reply.content, reply.finish_reason) == ("fine", None)
+    assert about["attempts"][0]["error"] == "unfinished stream"
+    assert len(about["attempts"]) == 2
+    model.name = "plain"
+    assert model.complete(HELLO)[0] == OK
+    model.name = "D14-never-a-finish"
+    with pytest.raises(ModelError, match=r"without finish_reason\. Gave up after 6"):
+        model.complete(HELLO)
+    assert make("D14-never-a-finish").complete(HELLO)[0].content == "fine"
+
+
 def test_attempts_are_counted(make: MakeModel) -> None:
     """E06: failed attempts are cost notes beside the reply."""
     _, about = make("E06-three-failures").complete(HELLO)

@@ -31,7 +31,7 @@ TOOLS = [
         tool(name)
         for name in (
             "fail", "huge", "odd", "parts", "empty", "structured", "broken", "refused", "chatter",
-            "die", "killed", "mute", "environment", "folder", "complain",
+            "die", "killed", "mute", "environment", "folder", "process", "complain",
         )
     ),
 ]  # fmt: skip
@@ -142,6 +142,7 @@ def call(request: Json, count: int) -> None:
         "broken": lambda: {"content": "no list"},
         "environment": lambda: text(json.dumps(dict(os.environ))),
         "folder": lambda: text(os.getcwd()),
+        "process": lambda: text(str(os.getpid())),
     }
     if name in results:
         say(protocol.result(request, results[name]()))

@@ -1,0 +1,507 @@
+"""Field reports C01 to C16 and what agents do to sandboxes, in real containers of both images.
+
+Processes are told apart by odd numbers of seconds that they sleep.
+"""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from harness.errors import SandboxError
+from harness.live import docker_client
+from harness.live.docker_client import Client
+from harness.live.docker_engine import DockerEngine
+from harness.live.docker_sandbox import DockerSandbox
+from harness.live.sandbox import SandboxConfig
+from tests.live.conftest import Sandboxes, repeats, running, sample
+
+SOON = 30.0
+"""Seconds: far more than anything here needs, far less than what it must not wait for."""
+
+
+def left(sandbox: DockerSandbox, client: Client, word: str) -> list[str]:
+    """Command lines in the container that contain a word."""
+    return [line for line in running(sandbox, client) if word in line]
+
+
+def elapsed(began: float) -> float:
+    return time.monotonic() - began
+
+
+# ----------------------------------------------------------------------------- timeouts and what is left
+
+
+def test_c01_timeout_keeps_what_was_written(sandbox: DockerSandbox) -> None:
+    began = time.monotonic()
+    reply = sandbox.run("echo part; echo err >&2; sleep 999; echo never", 2)
+    assert elapsed(began) < SOON
+    assert (reply.stdout, reply.stderr) == (b"part\n", b"err\n")
+    assert (reply.exit_code, reply.timed_out) == (None, True)
+    assert sandbox.run("echo on", SOON).stdout == b"on\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 7777",
+        "setsid sleep 7777; wait",
+        "(setsid sleep 7777 &); (setsid bash -c 'sleep 7777 & exec sleep 7777' &); sleep 7777",
+        "trap '' TERM INT HUP; sleep 7777 & (trap '' TERM; while :; do sleep 7777; done)",
+        "sleep 7777 & kill -STOP $!; kill -STOP $$",
+        "exec >/dev/null 2>&1; nohup sleep 7777 & sleep 7777",
+        "env -i sleep 7777 & cd /; exec -a kworker sleep 7777",
+        "while :; do (sleep 7777 &) ; sleep 0.1; done",
+        "yes 7777 & yes 7777 >&2 & wait",
+    ],
+    ids=[
+        "plain",
+        "setsid",
+        "double-fork",
+        "ignores-term",
+        "stopped",
+        "no-pipe",
+        "env",
+        "loop",
+        "flood",
+    ],
+)
+def test_c02_nothing_of_a_timed_out_command_is_left(
+    sandbox: DockerSandbox, docker_client: Client, command: str
+) -> None:
+    assert sandbox.run("sleep 5555 >/dev/null 2>&1 & sleep 6666 & echo $!", SOON).exit_code == 0
+    began = time.monotonic()
+    reply = sandbox.run(command, 1)
+    assert elapsed(began) < SOON
+    assert reply.timed_out
+    assert left(sandbox, docker_client, "7777") == []
+    # what earlier commands had left in the background is still there, and not stopped
+    assert len(left(sandbox, docker_client, "5555")) == 1
+    assert len(left(sandbox, docker_client, "6666")) == 1
+    states = sandbox.run(
+        "for s in /proc/[0-9]*/stat; do read -r l <$s; l=${l##*) }; echo ${l%% *}; done", SOON
+    )
+    assert set(states.stdout.decode().split()) <= {"S", "R"}  # no T, no Z
+
+
+def test_c02_what_was_stopped_before_stays_stopped(
+    sandbox: DockerSandbox, docker_client: Client
+) -> None:
+    sandbox.run("sleep 6666 & kill -STOP $!", SOON)
+    assert sandbox.run("sleep 7777", 1).timed_out
+    listed = docker_client.top(sandbox.container, ps_args="-eo pid,stat,args")["Processes"]
+    assert [line[1][0] for line in listed if line[2] == "sleep 6666"] == ["T"]
+
+
+@pytest.mark.parametrize(
+    "bomb", [":(){ :|:& };:; wait", "f(){ f & f & wait; };f", "while :; do sleep 7777 & done"]
+)
+def test_c02_fork_bomb_that_times_out(
+    sandboxes: Sandboxes, docker_client: Client, image: str, bomb: str
+) -> None:
+    sandbox = sandboxes(image=image, pids_limit=64)
+    sandbox.run("sleep 5555 >/dev/null 2>&1 &", SOON)
+    reply = sandbox.run(bomb + "; sleep 7777", 2)
+    assert reply.timed_out
+    assert left(sandbox, docker_client, "5555") == ["sleep 5555"]
+    assert len(running(sandbox, docker_client)) == 1
+    assert sandbox.run("echo on", SOON).stdout == b"on\n"
+
+
+def test_fork_bomb_in_the_background_costs_no_sample(
+    sandboxes: Sandboxes, docker_client: Client, image: str
+) -> None:
+    """With the process limit used up no command can start; all processes are ended, and told."""
+    sandbox = sandboxes(image=image, pids_limit=40)
+    fill = "for i in $(seq 60); do sleep 8888 & done 2>/dev/null; exit 3"
+    sandbox.run(f"(exec >/dev/null 2>&1; {fill}) & disown; sleep 1", SOON)
+    reply = sandbox.run("echo on", SOON)
+    assert (reply.stdout, reply.exit_code) == (b"on\n", 0)
+    assert left(sandbox, docker_client, "8888") == []
+    assert reply.stderr == (
+        b"[sandbox] no process could be started before all that were running were ended\n"
+    )
+    assert sandbox.run("echo still", SOON).stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("exit 124", 124),
+        ("exit 137", 137),
+        ("kill -9 $$", 137),
+        ("kill -TERM $$", 143),
+        ("exit 255", 255),
+        ("false", 1),
+        ("no-such-program", 127),
+        ("/etc/passwd", 126),
+        ("echo 'open", 2),
+    ],
+)
+def test_c03_exit_codes_are_the_commands_own(
+    sandbox: DockerSandbox, command: str, code: int
+) -> None:
+    reply = sandbox.run(command, SOON)
+    assert (reply.exit_code, reply.timed_out) == (code, False)
+    assert b"[sandbox]" not in reply.stderr
+
+
+# --------------------------------------------------------------------------------- background children
+
+
+def test_c04_background_child_neither_hangs_the_call_nor_dies(
+    sandbox: DockerSandbox, docker_client: Client
+) -> None:
+    began = time.monotonic()
+    reply = sandbox.run("sleep 6666 & echo hi", SOON)
+    assert elapsed(began) < 10
+    assert reply.stdout == b"hi\n"
+    for _ in range(3):
+        began = time.monotonic()
+        assert sandbox.run("echo on", SOON).stdout == b"on\n"
+        assert elapsed(began) < 10
+    assert left(sandbox, docker_client, "6666") == ["sleep 6666"]
+
+
+def test_c04_server_is_used_by_later_commands(sandboxes: Sandboxes, full_image: str) -> None:
+    sandbox = sandboxes(image=full_image)
+    reply = sandbox.run("echo page >index.html; python3 -m http.server 8000 & echo up", SOON)
+    assert reply.stdout == b"up\n"
+    fetch = "curl -s --retry 20 --retry-delay 1 --retry-connrefused http://127.0.0.1:8000/"
+    for _ in range(2):  # the server logs each request to the stderr of its own command
+        reply = sandbox.run(fetch, SOON)
+        assert (reply.stdout, reply.stderr, reply.exit_code) == (b"page\n", b"", 0)
+    assert sandbox.run("sleep 7777", 1).timed_out
+    assert sandbox.run(fetch, SOON).stdout == b"page\n"
+
+
+def test_c04_later_output_is_in_no_later_reply(sandbox: DockerSandbox) -> None:
+    talk = "(for i in 1 2 3 4 5 6 7 8; do sleep 0.2; echo late; echo late >&2; done) &"
+    assert sandbox.run(f"{talk} echo one", SOON).stdout.startswith(b"one\n")
+    for _ in range(4):
+        reply = sandbox.run("sleep 0.3; echo two", SOON)
+        assert (reply.stdout, reply.stderr) == (b"two\n", b"")
+    assert sandbox.run("sleep 7777", 1).stdout == b""
+
+
+def test_c04_background_flood_does_not_disturb(sandbox: DockerSandbox) -> None:
+    """A child that writes without end, on both streams, while nobody reads any more."""
+    for _ in range(3):
+        assert sandbox.run("yes & yes >&2 & sleep 0.2; exit 7", SOON).exit_code == 7
+    for _ in range(3):
+        began = time.monotonic()
+        assert sandbox.run("echo on", SOON).stdout == b"on\n"
+        assert elapsed(began) < SOON
+
+
+# ------------------------------------------------------------------------------------ input and output
+
+
+@pytest.mark.parametrize("command", ["cat", 'read -r x; echo "[$x]"; exit 0', "cat /dev/stdin"])
+def test_c05_standard_input_is_at_its_end(sandbox: DockerSandbox, command: str) -> None:
+    reply = sandbox.run(command, SOON)
+    assert (reply.exit_code, reply.timed_out) == (0, False)
+    assert reply.stdout in (b"", b"[]\n")
+
+
+def test_c05_python_input(sandboxes: Sandboxes, full_image: str) -> None:
+    reply = sandboxes(image=full_image).run("python3 -c 'input()'", SOON)
+    assert reply.exit_code == 1
+    assert b"EOFError" in reply.stderr
+
+
+def test_c06_bytes_are_kept(sandbox: DockerSandbox) -> None:
+    reply = sandbox.run(r"printf '\xff\xfe ok\0\r\n'; printf '\x80' >&2", SOON)
+    assert (reply.stdout, reply.stderr) == (b"\xff\xfe ok\0\r\n", b"\x80")
+    every = "".join(f"\\x{byte:02x}" for byte in range(256))
+    reply = sandbox.run(f"for i in 1 2 3 4; do printf '{every}'; done", SOON)
+    assert reply.stdout == bytes(range(256)) * 4
+    assert len(sandbox.run("head -c 100000 /dev/urandom", SOON).stdout) == 100_000
+
+
+def test_c07_characters_in_pieces(sandbox: DockerSandbox) -> None:
+    slow = r"printf '\xf0\x9f'; echo err >&2; sleep 0.3; printf '\x9a'; sleep 0.3; printf '\x80'"
+    reply = sandbox.run(slow, SOON)
+    assert (reply.stdout.decode(), reply.stderr.decode()) == ("🚀", "err\n")
+
+
+def test_c08_no_output_is_lost(sandboxes: Sandboxes) -> None:
+    """Many short commands, eight at once."""
+    several = [sandboxes(of=sample(f"c08-{i}")) for i in range(8)]
+
+    def many(sandbox: DockerSandbox) -> list[bytes]:
+        return [sandbox.run("echo hello", SOON).stdout for _ in range(repeats(10, 40))]
+
+    with ThreadPoolExecutor(8) as pool:
+        outputs = [output for found in pool.map(many, several) for output in found]
+    assert set(outputs) == {b"hello\n"}
+
+
+def test_c08_calls_of_one_sandbox_are_served_one_by_one(sandboxes: Sandboxes) -> None:
+    sandbox = sandboxes()
+    command = "n=$(cat n 2>/dev/null || echo 0); sleep 0.05; echo $((n + 1)) >n; cat n"
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda _: sandbox.run(command, SOON).stdout, range(12)))
+    assert sorted(int(reply) for reply in replies) == list(range(1, 13))
+
+
+def test_c09_a_long_quiet_command(tiny_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit of the HTTP client is none of the command's."""
+    monkeypatch.setattr(docker_client, "_ANSWER", 2)
+    engine = DockerEngine(SandboxConfig(image=tiny_image, network=False), run="tests")
+    try:
+        reply = engine.start(sample(), None).run("sleep 5; echo ok", 60)
+    finally:
+        engine.close()
+    assert (reply.stdout, reply.timed_out) == (b"ok\n", False)
+
+
+def test_c10_head_and_tail_of_a_long_output(sandbox: DockerSandbox) -> None:
+    reply = sandbox.run("seq 1 200000; seq 5 >&2", SOON)
+    whole = b"".join(b"%d\n" % i for i in range(1, 200_001))
+    half = SandboxConfig().capture_bytes // 2
+    assert reply.stdout == whole[:half] + whole[-half:]
+    assert reply.omitted == len(whole) - 2 * half
+    assert reply.stderr == b"1\n2\n3\n4\n5\n"
+
+
+def test_c10_flood_is_bounded_and_counted(sandboxes: Sandboxes) -> None:
+    sandbox = sandboxes()
+    size = repeats(100, 2000) * 1_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reply = sandbox.run(f"yes | head -c {size}", 300)
+    assert reply.exit_code == 0
+    assert reply.omitted == size - (1 << 20)
+    assert reply.stdout == b"y\n" * (1 << 19)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # kilobytes
+
+
+def test_c10_the_kept_size_can_be_set(sandboxes: Sandboxes) -> None:
+    reply = sandboxes(capture_bytes=10).run("printf 0123456789abcdef; printf xyz >&2", SOON)
+    assert (reply.stdout, reply.stderr, reply.omitted) == (b"01234bcdef", b"xyz", 6)
+
+
+def test_c10_flood_at_the_timeout(sandbox: DockerSandbox) -> None:
+    began = time.monotonic()
+    reply = sandbox.run("yes", 1)
+    assert elapsed(began) < SOON
+    assert reply.timed_out
+    assert reply.omitted > 0
+    assert reply.stdout == b"y\n" * (1 << 19)
+
+
+def test_c11_control_characters_reach_us_as_they_are(sandbox: DockerSandbox) -> None:
+    """What is cleaned away for the model is decided above the sandbox; nothing is lost here."""
+    reply = sandbox.run(r"printf '\e[31mx\e[0m'; for i in 1 2 3; do printf '\r%s%%' $i; done", SOON)
+    assert reply.stdout == b"\x1b[31mx\x1b[0m\r1%\r2%\r3%"
+
+
+def test_reopened_standard_streams_are_pipes(sandbox: DockerSandbox) -> None:
+    """`>/dev/stdout` must not truncate what was written before, as it does to a file."""
+    command = "echo one; echo two >/dev/stdout; echo three | tee /dev/stderr; echo four >&2"
+    reply = sandbox.run(command, SOON)
+    assert (reply.stdout, reply.stderr) == (b"one\ntwo\nthree\n", b"three\nfour\n")
+
+
+def test_c16_streams_are_kept_apart(sandbox: DockerSandbox) -> None:
+    replies = {
+        (reply.stdout, reply.stderr)
+        for reply in (
+            sandbox.run("for i in $(seq 50); do echo o$i; echo e$i >&2; done", SOON)
+            for _ in range(3)
+        )
+    }
+    out, err = ("".join(f"{letter}{i}\n" for i in range(1, 51)).encode() for letter in "oe")
+    assert replies == {(out, err)}
+
+
+# -------------------------------------------------------------------------------- state between commands
+
+
+def test_c15_files_stay_and_shell_state_does_not(sandbox: DockerSandbox) -> None:
+    sandbox.run("cd /tmp; export A=1; B=2; set -e; alias x=y; umask 077; echo kept >/tmp/f", SOON)
+    reply = sandbox.run('pwd; echo "[$A$B$OLDPWD$-]"; umask; cat /tmp/f', SOON)
+    assert reply.stdout == b"/workspace\n[hBc]\n0022\nkept\n"
+
+
+def test_c15_a_removed_working_folder_comes_back(sandbox: DockerSandbox) -> None:
+    assert sandbox.run("echo x >f; rm -rf /workspace", SOON).exit_code == 0
+    reply = sandbox.run("pwd; ls -A", SOON)
+    assert (reply.stdout, reply.exit_code) == (b"/workspace\n", 0)
+
+
+def test_nothing_of_ours_is_handed_to_the_command(sandbox: DockerSandbox) -> None:
+    reply = sandbox.run("ls /proc/$$/fd; trap; compgen -v | grep -E 'nonce|size|kills'", SOON)
+    assert reply.stdout == b"0\n1\n2\n"
+    assert sandbox.run("cat /proc/$PPID/cmdline", SOON).stdout == b"bash\0"
+
+
+# ---------------------------------------------------------------------------------------- odd commands
+
+
+@pytest.mark.parametrize("command", ["", "   ", "\n", "# nothing"])
+def test_empty_commands(sandbox: DockerSandbox, command: str) -> None:
+    reply = sandbox.run(command, SOON)
+    assert (reply.stdout, reply.stderr, reply.exit_code) == (b"", b"", 0)
+
+
+@pytest.mark.parametrize("length", [131_000, 131_071, 131_072, 200_000, 1_000_000])
+def test_long_commands(sandboxes: Sandboxes, length: int) -> None:
+    """One argument of a program ends at 128 KiB; a command need not."""
+    start = 'echo $0 $#; x="'
+    end = '"; echo ${#x}; exit 5'
+    text = "é" * ((length - len(start) - len(end)) // 2)
+    reply = sandboxes().run(start + text + end, SOON)
+    assert reply.stderr == b""
+    assert reply.stdout.decode() == f"bash 0\n{len(text)}\n"
+    assert reply.exit_code == 5
+
+
+def test_long_command_reads_no_input(sandboxes: Sandboxes) -> None:
+    reply = sandboxes().run("cat; ls /proc/$$/fd; echo '" + "x" * 200_000 + "' | wc -c", SOON)
+    assert reply.stdout == b"0\n1\n2\n200001\n"
+
+
+def test_nul_is_refused_and_harms_nothing(sandbox: DockerSandbox) -> None:
+    reply = sandbox.run("echo a\0; touch /tmp/ran", SOON)
+    assert reply.exit_code == 126
+    assert reply.stderr.startswith(b"[sandbox] not run: ")
+    assert sandbox.run("ls /tmp/ran", SOON).exit_code != 0
+
+
+def test_commands_that_are_no_unicode(sandbox: DockerSandbox) -> None:
+    reply = sandbox.run("printf %s '\ud800|\udcff|é|\U0001f680|\x01\x7f\x85\u2028'", SOON)
+    assert (
+        reply.stdout
+        == b"\xed\xa0\x80|\xed\xb3\xbf|\xc3\xa9|\xf0\x9f\x9a\x80|\x01\x7f\xc2\x85\xe2\x80\xa8"
+    )
+
+
+def test_quoting_is_the_commands_own(sandbox: DockerSandbox) -> None:
+    reply = sandbox.run("cat <<'E'\n$(id) `x` \\ \" ' %s\nE\nprintf '%s|' a\\\\b \"$#\" '!!'", SOON)
+    assert reply.stdout == b"$(id) `x` \\ \" ' %s\na\\b|0|!!|"
+
+
+# ------------------------------------------------------------------------------ what agents do to it
+
+
+def test_c13_memory_kill_is_told_from_exit_137(sandboxes: Sandboxes, image: str) -> None:
+    sandbox = sandboxes(image=image, memory="64m")
+    eat = "x=$(head -c 100000000 /dev/zero | tr '\\0' x)"
+    reply = sandbox.run(f"{eat}; {eat}; echo never", 60)
+    assert reply.exit_code == 137
+    assert reply.stderr.endswith(b"[sandbox] killed: memory limit of 64m (1 process)\n")
+    reply = sandbox.run("exit 137", SOON)
+    assert (reply.exit_code, reply.stderr) == (137, b"")
+    # a child that is killed while its command goes on, and one that nobody waits for
+    reply = sandbox.run(f"bash -c {eat!r}; echo $?", 60)
+    assert reply.stdout == b"137\n"
+    assert b"[sandbox] killed: memory limit of 64m" in reply.stderr
+    reply = sandbox.run(f"(bash -c {eat!r} >/dev/null 2>&1; sleep 7777) ; echo never", 10)
+    assert reply.timed_out
+    assert reply.stderr == b"[sandbox] killed: memory limit of 64m (1 process)\n"
+
+
+def test_c13_python_memory_kill(sandboxes: Sandboxes, full_image: str) -> None:
+    sandbox = sandboxes(image=full_image, memory="64m")
+    reply = sandbox.run("python3 -c 'x=bytearray(10**9)'", 60)
+    assert reply.exit_code == 137
+    assert reply.stderr == b"[sandbox] killed: memory limit of 64m (1 process)\n"
+
+
+def test_c13_memory_kill_of_the_container(sandboxes: Sandboxes, image: str) -> None:
+    """The kernel takes process 1: nothing is restarted with its state lost."""
+    sandbox = sandboxes(image=image, memory="64m")
+    eat = "exec bash -c 'x=$(head -c 100000000 /dev/zero | tr \"\\0\" x)'"
+    with pytest.raises(SandboxError) as caught:
+        for _ in range(20):  # it takes another process now and then
+            sandbox.run(f"echo 1000 >/proc/1/oom_score_adj; echo -n x >>f; {eat}", 60)
+    assert str(caught.value) == "sandbox died: OOM (memory limit of 64m)"
+    with pytest.raises(SandboxError, match="sandbox died: OOM"):
+        sandbox.run("echo hi", SOON)
+
+
+@pytest.mark.parametrize("while_running", [True, False], ids=["running", "idle"])
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("kill", "was killed"), ("remove", "was (killed|removed)"), ("pause", "was paused")],
+)
+def test_c13_container_that_is_lost(
+    sandboxes: Sandboxes, docker_client: Client, how: str, says: str, while_running: bool
+) -> None:
+    sandbox = sandboxes()
+    lose = {
+        "kill": lambda: docker_client.kill(sandbox.container),
+        "remove": lambda: docker_client.remove_container(sandbox.container, force=True),
+        "pause": lambda: docker_client.pause(sandbox.container),
+    }[how]
+    timer = threading.Timer(0.7 if while_running else 0, lose)
+    timer.start()
+    if not while_running:
+        timer.join()
+    with pytest.raises(SandboxError, match=f"^sandbox (died|lost): its container {says}"):
+        sandbox.run("sleep 1000" if while_running else "echo hi", 3 if how == "pause" else 300)
+    timer.join()
+    with pytest.raises(SandboxError, match="its container"):
+        sandbox.run("echo hi", SOON)
+
+
+def test_agent_kills_everything(sandbox: DockerSandbox, docker_client: Client) -> None:
+    sandbox.run("sleep 6666 &", SOON)
+    reply = sandbox.run("kill -9 -1; echo survived", SOON)
+    assert (reply.stdout, reply.exit_code) == (b"survived\n", 137)
+    assert running(sandbox, docker_client) == []
+    assert sandbox.run("echo on", SOON).stdout == b"on\n"
+
+
+def test_agent_kills_everything_and_goes_on(sandbox: DockerSandbox, docker_client: Client) -> None:
+    began = time.monotonic()
+    reply = sandbox.run("kill -9 -1; echo part; sleep 7777", 300)
+    assert elapsed(began) < SOON  # its shell is gone: nobody could tell when it ends
+    assert (reply.stdout, reply.exit_code, reply.timed_out) == (b"part\n", 137, False)
+    assert reply.stderr.startswith(b"[sandbox] the shell of this command was killed")
+    assert left(sandbox, docker_client, "7777") == []
+    assert sandbox.run("echo on", SOON).stdout == b"on\n"
+
+
+@pytest.mark.parametrize("command", ["kill -9 0", "kill -9 $PPID", "kill -USR1 1", "kill -USR2 1"])
+def test_agent_kills_its_shell(sandbox: DockerSandbox, command: str) -> None:
+    reply = sandbox.run(f"echo part; {command}; sleep 1", SOON)
+    assert reply.stdout == b"part\n"
+    assert reply.exit_code == 137
+    assert sandbox.run("echo on", SOON).stdout == b"on\n"
+
+
+@pytest.mark.parametrize("command", ["kill -TERM $PPID", "kill -HUP $PPID", "kill 0 2>/dev/null"])
+def test_agent_ends_its_shell_gently(sandbox: DockerSandbox, command: str) -> None:
+    reply = sandbox.run(f"trap '' TERM; {command}; echo on; exit 3", SOON)
+    assert (reply.stdout, reply.exit_code) == (b"on\n", 3)
+
+
+def test_agent_sends_process_1_every_signal(sandbox: DockerSandbox) -> None:
+    quiet = [number for number in range(1, 65) if number not in (10, 12, 32, 33)]
+    sends = "; ".join(f"kill -{number} 1 2>/dev/null" for number in quiet)
+    assert sandbox.run(f"{sends}; echo on", SOON).stdout == b"on\n"
+    assert sandbox.run("sleep 7777", 1).timed_out
+    assert sandbox.run("echo on", SOON).stdout == b"on\n"
+
+
+def test_agent_removes_bash(sandbox: DockerSandbox) -> None:
+    """Nothing can be run any more: the sample's error says so, the engine's words included."""
+    sandbox.run("rm -f $(type -P bash) /bin/bash /usr/bin/bash", SOON)
+    with pytest.raises(SandboxError, match="no process can be started in it: .*bash"):
+        sandbox.run("echo hi", SOON)
+
+
+def test_orphans_are_collected(sandboxes: Sandboxes) -> None:
+    """Zombies count towards the limit: 300 short orphans, one after the other, fit into 50."""
+    sandbox = sandboxes(pids_limit=50)
+    for _ in range(6):
+        loop = "for i in $(seq 50); do (setsid true &); read -t 0.02 <> <(:); done; echo ok"
+        reply = sandbox.run(loop, 60)
+        assert reply.stdout == b"ok\n"
+        assert b"Resource temporarily unavailable" not in reply.stderr

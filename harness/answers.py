@@ -24,6 +24,12 @@ class NumberLiteral(str):
     __slots__ = ()
 
 
+# made once: json.loads with hooks would make one at each call
+_DECODER = json.JSONDecoder(
+    parse_int=NumberLiteral, parse_float=NumberLiteral, parse_constant=NumberLiteral
+)
+
+
 def parse_arguments(text: str) -> Any:
     """The JSON value of a tool call's arguments, numbers as `NumberLiteral`.
 
@@ -35,12 +41,7 @@ def parse_arguments(text: str) -> Any:
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     try:
-        return json.loads(
-            text,
-            parse_int=NumberLiteral,
-            parse_float=NumberLiteral,
-            parse_constant=NumberLiteral,
-        )
+        return _DECODER.decode(text)
     except ValueError as error:
         raise ValueError("not valid JSON") from error
 

@@ -136,6 +136,7 @@ class TaskConfig:
             raise AttributeError(name) from None
 
     def store(self) -> Store:
+        """The store that `work_dir` names."""
         return Store(self.work_dir or os.environ.get("HARNESS_STORE") or "cassettes")
 
     def options(self) -> RecordOptions:

@@ -70,6 +70,27 @@ def message_bytes(message: Any) -> bytes:
         return dumps(message)
 
 
+def text_bytes(text: str) -> bytes:
+    """`dumps(text)`, faster."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:
+        return dumps(text)
+
+
+_numbers: dict[float, bytes] = {}
+
+
+def number_bytes(number: float) -> bytes:
+    """`dumps(number)`, remembered: the same few numbers come again and again."""
+    found = _numbers.get(number)
+    if found is None:
+        if len(_numbers) > 64:
+            _numbers.clear()
+        found = _numbers[number] = dumps(number)
+    return found
+
+
 def digest(value: Any) -> str:
     """Hex SHA-256 of the canonical bytes."""
     return sha256(dumps(value)).hexdigest()

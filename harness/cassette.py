@@ -246,6 +246,9 @@ AnyLine = (
 )
 AnyEffect = ModelEffect | BashEffect | ToolEffect | ValueEffect
 
+_FIRST = b'{"type":"cassette","format":"%b","version":%d,' % (FORMAT.encode(), VERSION)
+"""How a cassette of this version begins."""
+
 _decoder = msgspec.json.Decoder(AnyLine)
 _encode = msgspec.json.Encoder().encode
 
@@ -504,6 +507,8 @@ def check_header(lines: Sequence[AnyLine], what: str) -> Header:
 def read_end(store: Store, name: str, what: str) -> End:
     """Only the last line of a cassette (status, answer, totals), after verifying its bytes."""
     data = store.get(name, what).rstrip(b"\n")
+    if not data.startswith(_FIRST):
+        _refuse_version(data, what)
     lines = decode_lines(data[data.rfind(b"\n") + 1 :], what)
     if len(lines) != 1 or not isinstance(lines[0], End):
         raise DamageError(f"{what} is damaged: its last line is missing")

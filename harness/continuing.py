@@ -79,6 +79,7 @@ class SampleRecording:
         match_on: Collection[str] = MATCH_PARTS,
         image: dict[str, Any] | None = None,
         drift: Sequence[dict[str, Any]] = (),
+        call_again: Collection[str] = (),
         keep_wire: bool = True,
         secrets: Iterable[str] = (),
         tools: Sequence[dict[str, Any]] = (),
@@ -92,7 +93,8 @@ class SampleRecording:
         """`start` makes the live world when it is needed. `source`: the cassette to continue, if
         there is no journal; with `fork`, also where the loop leaves it; with a looser `match_on`,
         its replies are taken for requests that differ, and all is recorded anew. `drift`: what is
-        known to differ already for every sample. `on_drift`:
+        known to differ already for every sample. `call_again`: the MCP servers whose recorded calls
+        are made again. `on_drift`:
         `warn`, `fail`, or `hard` (fail on what is more than another text). `check` may raise a
         LimitError before each request; `spent` is told tokens."""
         self._store, self._run, self._agent, self._settings = store, run, agent, settings
@@ -101,6 +103,7 @@ class SampleRecording:
         self._what = f"sample {sample.task_id!r}, epoch {sample.epoch}, of run {run!r}"
         self._start, self._source, self._fork, self._image = start, source, fork, image
         self._match_on, self._keep_wire, self._known_drift = match_on, keep_wire, drift
+        self._call_again = call_again
         self._loose = set(match_on) != set(MATCH_PARTS)
         self._tools, self._servers = tools, servers or {}
         self._on_drift, self._stop = on_drift, stop or threading.Event()
@@ -259,9 +262,7 @@ class SampleRecording:
             self._drift = [
                 *image_drift(tape.header.image, self._image),
                 *self._known_drift,
-                *rehydrate(
-                    self._world, tape, tape.effects[:served], call_again=self._called_again()
-                ),
+                *rehydrate(self._world, tape, tape.effects[:served], call_again=self._call_again),
             ]
         if self._journal is not None and (self._found is not None or self._source is not None):
             self._journal.resumed(self._found.maybe_paid if self._found else 0, self._drift)
@@ -269,10 +270,6 @@ class SampleRecording:
             if self._on_drift == "fail" or (self._on_drift == "hard" and drift["hard"]):
                 raise SandboxError(f"the rebuilt sandbox is not as recorded: {drift['told']}")
         return self._world
-
-    def _called_again(self) -> set[str]:
-        """The MCP servers whose recorded calls are made again."""
-        return {server["name"] for server in self._settings.mcp if server.get("rehydrate")}
 
     def _open_journal(self, replayer: Replayer) -> Journal:
         """The journal, opened behind what was replayed."""

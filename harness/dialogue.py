@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+import msgspec
+
 from harness.answers import parse_arguments
 from harness.records import (
     BashReply,
@@ -151,7 +153,9 @@ class Dialogue:
         if call.name not in self._names:
             return Call(call.id, call.name, {}, f"there is no tool {call.name!r}; tools: {known}")
         try:
-            arguments = {} if _is_empty(call.arguments) else parse_arguments(call.arguments)
+            arguments = _only_texts(call.arguments)
+            if arguments is None:
+                arguments = {} if _is_empty(call.arguments) else parse_arguments(call.arguments)
         except ValueError as error:
             if finish_reason == "length":
                 problem = "the call was cut off at the token limit; make it shorter"
@@ -188,6 +192,8 @@ def user_prompt(sample: Sample, template: str | None) -> str:
 
 def sendable(arguments: str) -> str:
     """Tool-call arguments as they may stand in a history: always a JSON object."""
+    if _only_texts(arguments) is not None:
+        return arguments
     if _is_empty(arguments):
         return "{}"
     try:
@@ -197,6 +203,17 @@ def sendable(arguments: str) -> str:
     except ValueError:
         pass
     return json.dumps({"unparsed": arguments})
+
+
+_texts = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def _only_texts(arguments: str) -> dict[str, Any] | None:
+    """The arguments if they are an object of strings, as nearly all are: nothing to check there."""
+    try:
+        return _texts(arguments)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return None
 
 
 def _is_empty(arguments: str) -> bool:

@@ -30,6 +30,7 @@ _SYSTEM_ROLES = ("system", "developer")
 
 
 def of_model(recorded: str, asked: str) -> Likely | None:
+    """Why the model differs; None where it does not."""
     found = first_difference(recorded, asked)
     if found is None:
         return None
@@ -37,6 +38,7 @@ def of_model(recorded: str, asked: str) -> Likely | None:
 
 
 def of_params(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Likely | None:
+    """Which generation parameters differ; None where none does."""
     found = first_difference(recorded, asked)
     if found is None:
         return None
@@ -57,6 +59,7 @@ def of_params(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Likely |
 
 
 def of_tools(recorded: Sequence[Any], asked: Sequence[Any]) -> Likely | None:
+    """Which tool schemas were added, removed, edited or moved; None where none was."""
     found = first_difference(recorded, asked)
     if found is None:
         return None
@@ -107,7 +110,10 @@ def of_messages(
     before: Sequence[Message],
     asked: Sequence[Message],
 ) -> Likely | None:
-    """Why the history of effect `index` differs; `before` is that of the model request before."""
+    """Why the history of effect `index` differs; None where it does not.
+
+    `before` is the recorded history of the model request before.
+    """
     pairs = zip(recorded, asked, strict=False)
     differing = [at for at, pair in enumerate(pairs) if first_difference(*pair)]
     if not differing and len(recorded) == len(asked):

@@ -42,16 +42,19 @@ class Plain:
             self._total, self._done = total, done
 
     def note(self, line: str) -> None:
+        """Say one line."""
         with self._lock:
             self._print(printable(line, keep="\n"))
 
     def sample(self, result: SampleResult) -> None:
+        """One more sample is finished."""
         with self._lock:
             self._done += 1
             self._right += result.verdict == "right"
             self._finished(result)
 
     def tokens(self, count: int) -> None:
+        """Tokens of one more reply."""
         with self._lock:
             self._tokens += count
 
@@ -97,15 +100,18 @@ class Bar(Plain):
         self._task: Any = None
 
     def begin(self, total: int, done: int) -> None:
+        """Show the bar."""
         super().begin(total, done)
         self._task = self._bar.add_task("", total=total, completed=done, right=0, spent=0)
         self._bar.start()
 
     def tokens(self, count: int) -> None:
+        """Tokens of one more reply."""
         super().tokens(count)
         self._refresh()
 
     def end(self) -> None:
+        """Take the bar away."""
         self._bar.stop()
 
     def _finished(self, result: SampleResult) -> None:

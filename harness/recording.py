@@ -69,28 +69,36 @@ class Backend(Protocol):
     image: dict[str, Any] | None
     tools: list[dict[str, Any]]
 
-    def world(self, sample: Sample, attachment: Path | None) -> LiveWorld: ...
+    def world(self, sample: Sample, attachment: Path | None) -> LiveWorld:
+        """Start the sandbox of one sample."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Remove every sandbox now."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of everything live."""
 
 
 class Progress(Protocol):
     """Told what happens; `harness.progress` shows it to people."""
 
-    def begin(self, total: int, done: int) -> None: ...
+    def begin(self, total: int, done: int) -> None:
+        """`total` samples in the run, `done` of them finished before."""
 
-    def note(self, line: str) -> None: ...
+    def note(self, line: str) -> None:
+        """Say one line."""
 
-    def sample(self, result: SampleResult) -> None: ...
+    def sample(self, result: SampleResult) -> None:
+        """One more sample is finished."""
 
-    def tokens(self, count: int) -> None: ...
+    def tokens(self, count: int) -> None:
+        """Tokens of one more reply."""
 
     def running(self, yes: bool) -> None:
         """Whether samples are in flight: an interruption has to wait for their replies."""
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """No more will come."""
 
 
 Connect = Callable[[RecordConfig, Callable[[str], None], Callable[[float], None]], Backend]
@@ -365,6 +373,7 @@ class Recording:
             match_on=self.match_on,
             image=self.run.environment.get("image"),
             drift=self.drift,
+            call_again=[server.name for server in self.config.mcp if server.rehydrate],
             keep_wire=self.config.keep_wire,
             start=lambda: self._world(entry),
             secrets=self.config.secrets,

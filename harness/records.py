@@ -214,10 +214,12 @@ class ModelRequest:
 
     @property
     def tools_digest(self) -> str:
+        """Hex SHA-256 of the list of tool schemas."""
         return self._tools.digest
 
     @property
     def params_canonical(self) -> bytes:
+        """Canonical JSON of the generation parameters."""
         return self._params.canonical
 
     def digest(self, model: str) -> str:
@@ -225,7 +227,7 @@ class ModelRequest:
         # canonical JSON, spelled out: only `messages` changes from step to step
         body = b'{"kind":"model","messages":"%b","model":%b,"params":%b,"tools":"%b"}' % (
             self.messages.chain.hex().encode(),
-            canonical.dumps(model),
+            canonical.text_bytes(model),
             self._params.canonical,
             self._tools.digest.encode(),
         )
@@ -243,9 +245,12 @@ class BashRequest(msgspec.Struct, frozen=True):
     timeout: float = 180.0
 
     def digest(self, model: str = "") -> str:
-        return canonical.digest(
-            {"command": self.command, "kind": "bash", "timeout": float(self.timeout)}
+        # canonical JSON, spelled out
+        body = b'{"command":%b,"kind":"bash","timeout":%b}' % (
+            canonical.text_bytes(self.command),
+            canonical.number_bytes(float(self.timeout)),
         )
+        return sha256(body).hexdigest()
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
@@ -297,9 +302,11 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> ToolCall:
+        """Itself, so that it reads as an OpenAI object."""
         return self
 
     def openai(self) -> dict[str, JSON]:
+        """The call as it stands in a chat message."""
         return {
             "id": self.id,
             "type": "function",

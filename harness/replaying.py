@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -157,6 +158,15 @@ class RunReplay:
             servers=self._servers,
         )
 
+    def changed(self, agent: Agent | str | None = None, **loop: Any) -> RunReplay:
+        """The same run, to be replayed by another loop, or with other fields of `Settings`."""
+        other = copy(self)
+        if agent is not None:
+            other.agent = load_callable(agent, "the agent") if isinstance(agent, str) else agent
+        if loop:
+            other.settings = loop_settings(self.run, {**self.options.loop, **loop})
+        return other
+
     def check(self, entry: Entry) -> Checked:
         """Replay one sample and hold what comes out against the record."""
         if entry.cassette is None:
@@ -227,6 +237,10 @@ def known_truths(
 
 def loop_settings(run: RunFile, changes: dict[str, Any]) -> Settings:
     """The run's own loop settings, with the given fields otherwise."""
+    for name in changes:
+        if name not in Settings.__struct_fields__:
+            known = ", ".join(Settings.__struct_fields__)
+            raise UsageError(f"loop settings: there is no {name!r} (there are {known})")
     fields = {**msgspec.to_builtins(run.settings.loop), **changes}
     try:
         return msgspec.convert(fields, Settings)
@@ -310,7 +324,7 @@ def _verdict(
 
 
 def _same(outcome: Outcome, recorded: Outcome) -> bool:
-    """Whether two attempts ended alike; errors are alike by their kind, the message is for people."""
+    """Whether two attempts ended alike; errors do when they are of one kind."""
     ends = [
         (end.status, end.answer, end.failure.kind if end.failure else None)
         for end in (outcome, recorded)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness import canonical
 from harness.cassette import Effect, ModelEffect, Tape, read_cassette
+from harness.collecting import named_by
 from harness.errors import DamageError, HarnessError
 from harness.journal import OpenTape
 from harness.records import (
@@ -46,9 +47,11 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
         what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
         try:
             tape = read_cassette(store, entry.cassette, what)
-            used |= {entry.cassette, *tape.parents()}
+            used |= {entry.cassette, *named_by(tape.lines)}
             check_sample(tape, entry, what)
             check_tape(tape)
+            for wire in sorted(named_by(tape.lines) - set(tape.parents())):
+                store.get(wire, f"the wire evidence {wire[:19]} of {what}")
             good += 1
         except DamageError as error:
             used.add(entry.cassette)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from harness import canonical
-from harness.cassette import AnyEffect, Tape
+from harness.cassette import AnyEffect, RecordedRequest, Tape
 from harness.divergence import Divergence, Place, describe, left_over
 from harness.errors import AgentError, DivergenceError, HarnessError, Interrupted, SampleError
 from harness.journal import Journal
@@ -228,6 +228,7 @@ class Replayer(_OneAtATime):
         self._at = place or Place("", tape.header.sample.task_id, tape.header.sample.epoch)
         self._loose = set(match_on) != set(MATCH_PARTS)
         self._match_on = frozenset(match_on)
+        self._requests = tape.requests()
         self.tools, self.servers = tools, servers or {}
         self.trajectory = TrajectoryHash()
         self.served = 0
@@ -272,7 +273,7 @@ class Replayer(_OneAtATime):
         """Whether a model request agrees in the parts that were asked to count."""
         if not isinstance(request, ModelRequest) or request.kind != effect_kind(effect):
             return False
-        recorded = self.tape.request(self.served)
+        recorded = self._recorded(self.served)
         parts = {
             "model": recorded.model == self._model,
             "messages": History(recorded.messages) == request.messages,
@@ -281,10 +282,23 @@ class Replayer(_OneAtATime):
         }
         return all(parts[part] for part in self._match_on)
 
+    def _recorded(self, index: int) -> RecordedRequest:
+        """The recorded model request of an effect; read forward, so that a tape is read once."""
+        for at, recorded in self._requests:
+            if at == index:
+                return recorded
+        return self.tape.request(index)
+
     def _diverged(self, request: Request) -> DivergenceError:
         steps = self.steps + isinstance(request, ModelRequest)
         found = describe(
-            self.tape, self.served, request, model=self._model, at=self._at, step=steps
+            self.tape,
+            self.served,
+            request,
+            model=self._model,
+            at=self._at,
+            step=steps,
+            match_on=self._match_on,
         )
         return Diverged(found)
 

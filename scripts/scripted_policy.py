@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -150,9 +151,11 @@ class PolicyServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], flaky: bool, log: Path | None) -> None:
+    def __init__(
+        self, address: tuple[str, int], flaky: bool, log: Path | None, delay: float = 0.0
+    ) -> None:
         super().__init__(address, Handler)
-        self.flaky, self.log = flaky, log
+        self.flaky, self.log, self.delay = flaky, log, delay
         self.lock = threading.Lock()
         self.served = self.refused = 0
 
@@ -209,7 +212,8 @@ class Handler(BaseHTTPRequestHandler):
             task = sample_of(request)
             messages: list[Message] = request["messages"]
             step = step_of(messages)
-            seen = {"sample": task.key, "step": step, "stream": bool(request.get("stream"))}
+            streamed = bool(request.get("stream"))
+            seen = {"task_id": task.task_id, "step": step, "stream": streamed}
             if self.server.stumbles(task, step):
                 headers = {"Retry-After": "0"}
                 raise Refused(429, "rate_limit_exceeded", "Once, on purpose: try again.", **headers)
@@ -219,6 +223,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(refused.status, refused.body(), refused.headers)
             return
         self.server.note(200, **seen, id=whole["id"])
+        time.sleep(self.server.delay)
         if request.get("stream"):
             options = request.get("stream_options") or {}
             self.stream(chunks(whole, bool(options.get("include_usage"))))
@@ -280,10 +285,12 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 (the default): any free port")
     parser.add_argument("--port-file", type=Path, help="write the port there, too")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each reply")
     parser.add_argument("--log", type=Path, help="append one JSON line for each request")
     parser.add_argument("--flaky", action="store_true", help="answer one step once by 429")
     options = parser.parse_args()
-    with PolicyServer((options.host, options.port), options.flaky, options.log) as server:
+    address = (options.host, options.port)
+    with PolicyServer(address, options.flaky, options.log, options.delay) as server:
         port = server.server_address[1]
         if options.port_file:
             fresh = options.port_file.with_name(f"{options.port_file.name}.{os.getpid()}")

@@ -1,14 +1,16 @@
 """Answers and truths drawn to hit the borders of the scoring rules, and the proof over them.
 
-Unrelated random texts are nearly always wrong for each other and test little. So a pair here is
-one value spelled twice: a truth, and an answer made from the same core by a few *edits*, most of
-which the rules forgive. Both verdicts are then common, and the wrong ones are near misses.
+Unrelated random texts are nearly always wrong for each other and test little. So texts are drawn
+as *families*: one core, spelled several times by a few *edits*, most of which the rules forgive.
+Each text of a family is tried as an answer to each. Both verdicts are then common, and the wrong
+ones are near misses.
 """
 
 import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from itertools import permutations
 from typing import NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -18,6 +20,7 @@ from harness.scorer import question_scorer
 from tests.reference_scorer import references
 
 Pair = tuple[str | None, str]
+Family = tuple[str | None, str | None, str | None, str | None]
 Scorer = Callable[[str | None, str], bool]
 Edit = Callable[[str, int], str]
 Edits = list[tuple[Edit, int]]
@@ -143,21 +146,17 @@ _FORGIVEN_IN_ITEMS: tuple[Edit, ...] = (_insert(WHITESPACE), _recase)
 _choices = st.integers(0, 2**16)
 
 
-def _edits(forgiven: tuple[Edit, ...], spoiling: tuple[Edit, ...]) -> st.SearchStrategy[Edits]:
-    """Up to three forgiven edits; in a part of the draws the last may be a spoiling one.
+def _edits(
+    forgiven: tuple[Edit, ...], spoiling: tuple[Edit, ...], fifths: int
+) -> st.SearchStrategy[Edits]:
+    """Some forgiven edits, and in so many fifths of the draws one more, which may spoil."""
+    mild = st.tuples(st.sampled_from(forgiven), _choices)
+    harsh = st.tuples(st.sampled_from(forgiven + spoiling), _choices)
 
-    Decoded from one drawn byte string, since every further draw costs time.
-    """
-    either = forgiven + spoiling
+    def sequence(edits: Edits, last: tuple[Edit, int], way: int) -> Edits:
+        return [*edits, last] if way >= 5 - fifths else edits
 
-    def decode(drawn: bytes) -> Edits:
-        triples = [drawn[at : at + 3] for at in range(1, len(drawn) - 2, 3)]
-        edits = [(forgiven[kind % len(forgiven)], high << 8 | low) for kind, high, low in triples]
-        if edits and drawn[0] % 5 < 2:
-            edits[-1] = (either[triples[-1][0] % len(either)], edits[-1][1])
-        return edits
-
-    return st.binary(min_size=4, max_size=10).map(decode)
+    return st.builds(sequence, st.lists(mild, min_size=1, max_size=3), harsh, st.integers(0, 4))
 
 
 def _apply(text: str, edits: Edits) -> str:
@@ -185,27 +184,28 @@ string_cores = st.one_of(
     st.sampled_from(WORDS), st.lists(st.sampled_from(WORDS), max_size=3).map(" ".join), border_text
 )
 
-_number_edits = _edits(_FORGIVEN_IN_NUMBERS, _SPOILING_NUMBERS)
-_string_edits = _edits(_FORGIVEN_IN_STRINGS, _SPOILING_STRINGS)
-_item_edits = _edits(_FORGIVEN_IN_ITEMS, _SPOILING_STRINGS)
+_number_edits = _edits(_FORGIVEN_IN_NUMBERS, _SPOILING_NUMBERS, 1)
+_string_edits = _edits(_FORGIVEN_IN_STRINGS, _SPOILING_STRINGS, 4)
+_item_edits = _edits(_FORGIVEN_IN_ITEMS, _SPOILING_STRINGS, 1)
 
 
-def _spell_twice(
-    cores: st.SearchStrategy[str], edits: st.SearchStrategy[Edits], truth_edit: Edit
-) -> st.SearchStrategy[Pair]:
-    def pair(core: str, changes: Edits, choice: int, other: str) -> Pair:
-        truth = truth_edit(core, choice // 4) if choice % 4 == 3 else core
-        return _apply(other if choice % 16 == 1 else core, changes), truth
+def _families(
+    cores: st.SearchStrategy[str], edits: st.SearchStrategy[Edits]
+) -> st.SearchStrategy[Family]:
+    """A core as it is, edited two times, and once more, or now and then another core."""
 
-    return st.builds(pair, cores, edits, _choices, cores)
+    def family(core: str, spellings: list[Edits], other: str, way: int) -> Family:
+        first, second, third = (_apply(core, spelling) for spelling in spellings)
+        return core, first, second, other if way == 7 else third
 
+    return st.builds(
+        family, cores, st.lists(edits, min_size=3, max_size=3), cores, st.integers(0, 7)
+    )
 
-number_pairs = _spell_twice(number_cores, _number_edits, _tail)
-string_pairs = _spell_twice(string_cores, _string_edits, _insert(WHITESPACE + ODD))
 
 _parts = st.one_of(
-    st.tuples(number_cores, st.one_of(st.just([]), _number_edits)),
-    st.tuples(string_cores, st.one_of(st.just([]), _item_edits)),
+    st.tuples(number_cores, st.lists(_number_edits, min_size=3, max_size=3)),
+    st.tuples(string_cores, st.lists(_item_edits, min_size=3, max_size=3)),
 )
 _SEPARATORS = (",", ", ", ";", "; ", " ,", ",\n", ";,", "\uff0c", " and ", "|")
 
@@ -232,35 +232,41 @@ def _rearrange(parts: list[str], choice: int) -> list[str]:
     return ways[choice // 8 % len(ways)]() if choice % 8 == 0 else parts
 
 
-def _list_pair(parts: list[tuple[str, Edits]], separators: tuple[int, int], way: int) -> Pair:
-    truth = [core.replace(",", "") for core, _ in parts]
-    answer = [_apply(core, changes) for core, (_, changes) in zip(truth, parts, strict=True)]
-    return _join(_rearrange(answer, way), separators[0]), _join(truth, separators[1])
+def _list_family(parts: list[tuple[str, list[Edits]]], ways: list[int]) -> Family:
+    """A list joined in four ways: as it is, rearranged or not, then with edited parts."""
+    cores = [core.replace(",", "") for core, _ in parts]
 
+    def spelling(number: int) -> str:
+        edited = [
+            _apply(core, edits[number]) if ways[3] >> number & 4 else core
+            for core, (_, edits) in zip(cores, parts, strict=True)
+        ]
+        return _join(_rearrange(edited, ways[number]), ways[number] // 8)
 
-list_pairs = st.builds(
-    _list_pair, st.lists(_parts, min_size=2, max_size=4), st.tuples(_choices, _choices), _choices
-)
-NONE_LIKE = ("None", "none", " NONE!", "a, None", "inf", "None;", "")
-
-
-def _wild_pair(answer: str, truth: str, way: int) -> Pair:
-    """Mostly two unrelated texts; now and then twice the same, or no answer at all."""
-    if way % 4 == 3:
-        return truth, truth
-    if way % 16 == 1:
-        return None, NONE_LIKE[way // 16 % len(NONE_LIKE)]
-    return None if way % 16 == 2 else answer, truth
+    return _join(cores, ways[3]), spelling(0), spelling(1), spelling(2)
 
 
 _wild_texts = st.one_of(border_text, any_text, number_cores, string_cores)
-wild_pairs = st.builds(_wild_pair, _wild_texts, _wild_texts, st.integers(0, 111))
+texts = st.one_of(
+    _wild_texts,
+    st.builds(_apply, number_cores, _number_edits),
+    st.builds(_apply, string_cores, _string_edits),
+)
+NONE_LIKE = ("None", "none", " NONE!", "a, None", "inf", "None;", "", "nan")
 
+FAMILIES: dict[str, st.SearchStrategy[Family]] = {
+    "numbers": _families(number_cores, _number_edits),
+    "lists": st.builds(
+        _list_family,
+        st.lists(_parts, min_size=2, max_size=4),
+        st.lists(_choices, min_size=4, max_size=4),
+    ),
+    "strings": _families(string_cores, _string_edits),
+    "wild": st.tuples(_wild_texts, _wild_texts, st.none(), st.sampled_from(NONE_LIKE)),
+}
 PAIRS: dict[str, st.SearchStrategy[Pair]] = {
-    "numbers": number_pairs,
-    "lists": list_pairs,
-    "strings": string_pairs,
-    "wild": wild_pairs,
+    kind: st.builds(lambda family, at: (family[at], family[0] or ""), families, st.integers(1, 3))
+    for kind, families in FAMILIES.items()
 }
 
 
@@ -285,8 +291,10 @@ def agree(
     seen: set[int] | None = None,
     shrink: bool = True,
 ) -> Tally:
-    """Draw ``count`` pairs of ``kind`` and compare each verdict with both references.
+    """Draw at least ``count`` pairs of ``kind`` and compare each verdict with both references.
 
+    They come as families of four texts, in which each is an answer to each other (None only an
+    answer) and the first to itself.
     Raises AssertionError with the smallest pair found where a verdict differs (without ``shrink``:
     with the first). Without ``seed_value`` every call draws other pairs. Hashes of the pairs go
     into ``seen``: pairs that an earlier call left there are not counted as distinct again.
@@ -297,22 +305,26 @@ def agree(
     ports = references()
 
     @settings(
-        max_examples=count,
+        max_examples=-(-count // (10 if kind == "wild" else 13)),
         deadline=None,
         database=None,
         phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    @given(PAIRS[kind])
-    def compare(pair: Pair) -> None:
-        answer, truth = pair
-        verdict = scorer(answer, truth)
-        for port in ports:
-            expected = port.question_scorer(answer, truth)
-            assert verdict is expected, f"{port.name}: {expected}, ours: {verdict}, for {pair!r}"
-        drawn[verdict] += 1
-        seen.add(hash(pair))
+    @given(FAMILIES[kind])
+    def compare(family: Family) -> None:
+        for answer, truth in [(family[0], family[0]), *permutations(family, 2)]:
+            if truth is None:
+                continue
+            verdict = scorer(answer, truth)
+            for port in ports:
+                expected = port.question_scorer(answer, truth)
+                assert verdict is expected, (
+                    f"{port.name}: {expected}, ours: {verdict}, answer {answer!r}, truth {truth!r}"
+                )
+            drawn[verdict] += 1
+            seen.add(hash((answer, truth)))
 
     (compare if seed_value is None else seed(seed_value)(compare))()
     return Tally(drawn.total(), drawn[True], len(seen) - known)

@@ -22,7 +22,7 @@ def test_agrees_with_rfc8785(value: Any) -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_agree_with_rfc8785(number: float) -> None:
-    assert canonical.dumps(number) == rfc8785.dumps(number)
+    assert canonical.dumps(number) == canonical.number_bytes(number) == rfc8785.dumps(number)
 
 
 @given(values())
@@ -41,6 +41,7 @@ def test_the_fast_path_for_messages_gives_the_same_bytes(message: dict[str, Any]
 def test_the_fast_path_for_texts_gives_the_same_bytes(text: str) -> None:
     message = {"role": "user", "content": text}
     assert canonical.message_bytes(message) == canonical.dumps(message)
+    assert canonical.text_bytes(text) == canonical.dumps(text)
 
 
 @pytest.mark.parametrize(

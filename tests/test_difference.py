@@ -21,7 +21,17 @@ from harness.difference import ABSENT, first_difference, path_text, word_diff
         ("one two three", "one three", "one [-two -]three"),
         ("see a big red dog run", "see a wet old dog run", "see a [-big red-]{+wet old+} dog run"),
         ("one big and red dog", "one wet and old dog", "one [-big-]{+wet+} and [-red-]{+old+} dog"),
-        ("cat the file now", "ls in x of it", "[-cat the file now-]{+ls in x of it+}"),
+        (
+            "see big red dogs run far away today",
+            "see wet old dogs run far away tonight",
+            "see [-big red-]{+wet old+} dogs run far away [-today-]{+tonight+}",
+        ),
+        # two texts rather than one that was edited
+        (
+            "cat the long file",
+            "python of the small thing",
+            "[-cat the long file-]{+python of the small thing+}",
+        ),
         ("ls -l /tmp", "ls -la /tmp", "ls -[-l-]{+la+} /tmp"),
         ("", "new", "{+new+}"),
         ("abc def", "0123456789", "[-abc def-]{+0123456789+}"),

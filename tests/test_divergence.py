@@ -194,7 +194,7 @@ def scripted() -> ScriptedWorld:
             calls(("bash", "ls /shared_files"), ("bash", "cat boats.csv")),
             ModelReply(content="Let me think."),
             calls(("fetch", "http://boats/"), ("bash", "python3 sum.py")),
-            calls(("submit", "60"), ("bash", "rm -r /tmp/work")),
+            calls(("submit", "60"), ("bash", "rm -r scratch")),
         ]
     )
     outputs = {

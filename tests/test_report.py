@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.errors import HarnessError, UsageError
@@ -313,6 +313,7 @@ def test_no_control_character_reaches_the_terminal() -> None:
 
 
 @given(text=st.text(st.characters()))
+@example(text="\x7f\x1b\x9b\r\n\u2028\ud800\ud83d\ude00")
 def test_json_is_one_line_and_keeps_any_text(text: str) -> None:
     sample = result(text, answer=text, divergence={text: [text]}, drift=[text])
     run = report([sample], run=text, model=text, notes=[text])

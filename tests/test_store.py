@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from harness.cassette import read_cassette, read_end
 from harness.errors import DamageError, HarnessError, LackError, UsageError
 from harness.files import Files, Memory
 from harness.store import (
@@ -660,6 +662,17 @@ def test_the_exclusive_holder_sweeps_what_dead_writers_left(tmp_path: Path) -> N
     with store.exclusive():
         assert not leftover.exists()
     assert store.objects() == [name_of(b"x")]
+
+
+@pytest.mark.parametrize("read", [read_cassette, read_end])
+def test_a_cassette_of_another_version_is_refused_by_name(store: Store, read: Any) -> None:
+    """By everybody who reads it, also where the last line is all that is wanted."""
+    first = {"type": "cassette", "format": "gaia-harness-cassette", "version": 7}
+    end = {"type": "end", "status": "ok", "answer": "42", "trajectory": "00", "totals": {}}
+    for last in (end, {"type": "finale"}):
+        name = store.put(b"".join(json.dumps(line).encode() + b"\n" for line in (first, last)))
+        with pytest.raises(DamageError, match="the thing is of cassette version 7"):
+            read(store, name, "the thing")
 
 
 # ----------------------------------------------------------------------- locks between processes

@@ -142,7 +142,9 @@ class Backend:
             self._open.discard(world)
 
     def abort(self) -> None:
-        """Remove every sandbox now; commands in flight fail."""
+        """End every tool server and remove every sandbox now; what is in flight there fails."""
+        if self._servers is not None:
+            self._servers.close()
         with self._lock:
             worlds = list(self._open)
         for world in worlds:
@@ -151,7 +153,5 @@ class Backend:
 
     def close(self) -> None:
         self.abort()
-        if self._servers is not None:
-            self._servers.close()
         self._model.close()
         self._engine.close()

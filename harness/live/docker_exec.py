@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -42,16 +42,20 @@ class Ended(msgspec.Struct, frozen=True):
     """Processes of the container killed for memory since it was made; None: not known."""
     engine_said: str
     """What stood where the command's output would have begun, such as `OCI runtime exec failed`."""
-    held: bool = False
-    """Its end was not seen, and something still holds its output open."""
 
 
 def run_command(
-    api: Client, container: str, command: bytes, timeout: float, capture_bytes: int
+    api: Client,
+    container: str,
+    command: bytes,
+    timeout: float,
+    capture_bytes: int,
+    check: Callable[[], object],
 ) -> Ended:
     """Run it in `container`, whose process 1 is `inside.INIT`, for `timeout` seconds at most.
 
-    Whatever the SDK raises comes through. SandboxError when processes cannot be killed.
+    Whatever the SDK raises comes through. SandboxError when processes cannot be killed; `check`
+    is called while that takes long, and may raise a better one.
     """
     from docker.errors import APIError
 
@@ -62,7 +66,7 @@ def run_command(
     except APIError as error:
         return Ended(b"", b"", 0, False, False, None, None, cause(error))
     sock = getattr(stream, "_sock", stream)
-    watch = _Watch(api, container, exec_id, timeout)
+    watch = _Watch(api, container, exec_id, timeout, check)
     out, err = _Output(nonce, capture_bytes), _Output(nonce, capture_bytes, began=True)
     try:
         _send(sock, COMMAND.encode() + b"%b %d\n" % (nonce, len(command)) + command)
@@ -87,16 +91,22 @@ def run_command(
         exit_code=None if watch.killing else code,
         memory_kills=kills,
         engine_said=" ".join(out.before.decode(errors="replace").split()),
-        held=watch.held,
     )
 
 
 class _Watch:
     """The clock of one command. Reads its connection and kills it when the time has come."""
 
-    def __init__(self, api: Client, container: str, exec_id: str, timeout: float) -> None:
+    def __init__(
+        self,
+        api: Client,
+        container: str,
+        exec_id: str,
+        timeout: float,
+        check: Callable[[], object],
+    ) -> None:
         self.killing = False
-        self.held = False
+        self._check = check
         self._api, self._container, self._exec, self._timeout = api, container, exec_id, timeout
         self._began = False
         self._deadline = time.monotonic() + _START
@@ -128,8 +138,9 @@ class _Watch:
             try:
                 data = sock.recv(1 << 18)
             except TimeoutError:
-                if not self.killing and not self._api.exec_inspect(self._exec)["Running"]:
-                    self.held = True
+                if self.killing:
+                    self._check()
+                elif not self._api.exec_inspect(self._exec)["Running"]:
                     return
                 continue
             except OSError:  # reset: the container, the engine or the network is gone

@@ -37,7 +37,8 @@ class DockerSandbox:
       third attempt on, every process in the container is ended first, and the reply says so.
     - Processes killed at the memory limit are told from an exit 137 by the kernel's own count.
     - When the agent kills the shell that watches over its command (`kill -9 -1`), the reply has
-      exit code 137; if the command itself goes on, it is ended, and the reply says so.
+      exit code 137 and says so; what is left of the command is ended, and processes of earlier
+      commands with it if their shells were killed too.
     """
 
     def __init__(
@@ -105,9 +106,8 @@ class DockerSandbox:
             self._check(_DYING if not ended.timed_out else 0)
             if not ended.timed_out:
                 code = 137
-                if ended.held:
-                    self._client.kill(self.container, END_NEWEST)
-                    notes.append("the shell of this command was killed, what it had left was ended")
+                self._client.kill(self.container, END_NEWEST)
+                notes.append("the shell of this command was killed; what was left of it was ended")
             kills = self._attempt(b"", _DYING).memory_kills
         if kills is not None and kills > self._memory_kills:
             notes.append(self._memory_note(kills - self._memory_kills))
@@ -136,7 +136,12 @@ class DockerSandbox:
 
     def _attempt(self, command: bytes, timeout: float) -> Ended:
         return run_command(
-            self._client, self.container, command, timeout, self._config.capture_bytes
+            self._client,
+            self.container,
+            command,
+            timeout,
+            self._config.capture_bytes,
+            self._check,
         )
 
     def _memory_note(self, count: int) -> str:

@@ -35,19 +35,27 @@ trap 'todo=end_all; echo >&$idle' USR2
 end_all() { kill -9 -1; }
 fields() { local s; IFS= read -r -d '' s; f=(${s##*) }); [[ ${f-} ]]; }
 end_newest() {
-  local d f since=0 stopped=' '
+  local d f i newest since=0 stopped=' '
   for d in /proc/[1-9]*; do  # an exec is the only kind of process whose parent is 0
     fields <$d/stat || continue
     [[ $f != [Tt] ]] || stopped+="${d#/proc/} "
-    (( ${d#/proc/} == 1 || f[1] || f[19] <= since )) || since=${f[19]}
+    (( ${d#/proc/} == 1 || f[1] || f[19] <= since )) || { since=${f[19]} newest=$d; }
   done
   kill -STOP -1  # atomic: from here on nobody forks
   for d in /proc/[1-9]*; do
-    [[ $d != /proc/1 ]] && fields <$d/stat || continue
+    [[ $d == /proc/1 || $d == "$newest" ]] || ! fields <$d/stat && continue
     if (( f[19] >= since )); then kill -9 ${d#/proc/}
     elif [[ $stopped != *" ${d#/proc/} "* ]]; then kill -CONT ${d#/proc/}; fi
   done
-  for d in {1..20}; do read -t 0.01 -u $idle; done  # collects the dead at once
+  for i in {1..50}; do read -r -t 0.01 -u $idle; young || break; done
+  kill -9 ${newest#/proc/}  # the last to go: the end of its output says that all is done
+}
+young() {
+  for d in /proc/[1-9]*; do
+    [[ $d == /proc/1 || $d == "$newest" ]] || ! fields <$d/stat && continue
+    (( f[19] >= since )) && [[ $f != Z || ${f[1]} == 1 ]] && return
+  done
+  return 1
 }
 exec 2>/dev/null {idle}<> <(:)
 while :; do read -r -t 0.2 -u $idle; now=$todo todo=; $now; done
@@ -85,6 +93,7 @@ read -r nonce size && LC_ALL=C IFS= read -r -N $size command || exit 1
 (
   cd /workspace || { mkdir -p /workspace; cd /workspace; }
   unset OLDPWD
+  echo 500 >/proc/self/oom_score_adj  # out of memory: rather the command than what watches over it
   printf %s $nonce
   (( size < @LIMIT@ )) && exec bash -c "$command" 2>&3 3>&-
   exec 9< <(printf %s "$command")

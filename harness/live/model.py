@@ -69,7 +69,7 @@ class Model:
         self._on_exchange = on_exchange
         self.sleep = sleep
         self._stream_usage = True  # until the endpoint refuses `stream_options`
-        self._finishes = False  # whether a stream of this endpoint has given a finish reason
+        self._gives_reasons: bool | None = None  # to finish a stream; None: not known yet
         self._sdk, self._client = _connect(self.url, self._key, timeout)
 
     def complete(
@@ -91,8 +91,7 @@ class Model:
         while True:
             body = self._body(request)
             started = time.monotonic()
-            again = bool(attempts) and attempts[-1].get("error") == faults.UNFINISHED
-            outcome, exchanges = self._attempt(body, again and not self._finishes)
+            outcome, exchanges = self._attempt(body, self._believes_end_mark(attempts))
             latency = time.monotonic() - started
             if report is not None:
                 for exchange in exchanges:
@@ -156,8 +155,8 @@ class Model:
             outcome = _streamed_reply(chunks, received, max_tokens, take_unfinished)
         except RecursionError:
             return faults.broken_reply("the reply is nested too deeply"), exchanges
-        if isinstance(outcome, Merged) and outcome.reply.finish_reason:
-            self._finishes = True
+        if isinstance(outcome, Merged) and not outcome.reply.error:
+            self._gives_reasons = outcome.reply.finish_reason is not None
         return outcome, exchanges
 
     def _post(self, body: JSON, **stream: Any) -> Any:
@@ -171,6 +170,14 @@ class Model:
             return list(stream)
         finally:
             stream.close()
+
+    def _believes_end_mark(self, attempts: list[dict[str, JSON]]) -> bool:
+        """Whether an end mark without a finish reason may end a stream: if no stream here ever
+        had a reason, and three in a row had none."""
+        if self._gives_reasons is not None:
+            return not self._gives_reasons
+        before = [attempt.get("error") for attempt in attempts[-2:]]
+        return before == [faults.UNFINISHED] * 2
 
     def _stream_usage_refused(self, fault: Fault) -> bool:
         """Whether the endpoint refused our asking for token counts in a stream; then no more."""

@@ -45,7 +45,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = True
     """Most GAIA questions need the network. `local` cannot switch it off."""
     memory: str | None = "4g"
-    """Docker's notation: a whole number and b, k, m or g. Swap is not given on top. None: no limit."""
+    """A whole number and b, k, m or g. Swap is not given on top. None: no limit."""
     cpus: float | None = None
     """Processors' worth of time; None: what the machine has."""
     pids_limit: int | None = 512

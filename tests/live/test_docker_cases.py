@@ -9,13 +9,12 @@ import resource
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from shlex import quote
 
 import pytest
 
 from harness.errors import SandboxError
-from harness.live import docker_client
 from harness.live.docker_client import Client
-from harness.live.docker_engine import DockerEngine
 from harness.live.docker_sandbox import DockerSandbox
 from harness.live.sandbox import SandboxConfig
 from tests.live.conftest import Sandboxes, repeats, running, sample
@@ -33,7 +32,7 @@ def elapsed(began: float) -> float:
     return time.monotonic() - began
 
 
-# ----------------------------------------------------------------------------- timeouts and what is left
+# ------------------------------------------------------------------------ timeouts and what is left
 
 
 def test_c01_timeout_keeps_what_was_written(sandbox: DockerSandbox) -> None:
@@ -54,20 +53,9 @@ def test_c01_timeout_keeps_what_was_written(sandbox: DockerSandbox) -> None:
         "trap '' TERM INT HUP; sleep 7777 & (trap '' TERM; while :; do sleep 7777; done)",
         "sleep 7777 & kill -STOP $!; kill -STOP $$",
         "exec >/dev/null 2>&1; nohup sleep 7777 & sleep 7777",
-        "env -i sleep 7777 & cd /; exec -a kworker sleep 7777",
+        "env -i sleep 7777 & cd /; exec env -i setsid sleep 7777",
         "while :; do (sleep 7777 &) ; sleep 0.1; done",
         "yes 7777 & yes 7777 >&2 & wait",
-    ],
-    ids=[
-        "plain",
-        "setsid",
-        "double-fork",
-        "ignores-term",
-        "stopped",
-        "no-pipe",
-        "env",
-        "loop",
-        "flood",
     ],
 )
 def test_c02_nothing_of_a_timed_out_command_is_left(
@@ -82,16 +70,15 @@ def test_c02_nothing_of_a_timed_out_command_is_left(
     # what earlier commands had left in the background is still there, and not stopped
     assert len(left(sandbox, docker_client, "5555")) == 1
     assert len(left(sandbox, docker_client, "6666")) == 1
-    states = sandbox.run(
-        "for s in /proc/[0-9]*/stat; do read -r l <$s; l=${l##*) }; echo ${l%% *}; done", SOON
-    )
-    assert set(states.stdout.decode().split()) <= {"S", "R"}  # no T, no Z
+    stats = sandbox.run("for s in /proc/[0-9]*/stat; do read -r l <$s; echo $l; done", SOON)
+    lines = stats.stdout.decode().splitlines()
+    assert [line for line in lines if ") T" in line or "(sleep) Z" in line] == []
 
 
 def test_c02_what_was_stopped_before_stays_stopped(
     sandbox: DockerSandbox, docker_client: Client
 ) -> None:
-    sandbox.run("sleep 6666 & kill -STOP $!", SOON)
+    sandbox.run("sleep 6666 & sleep 0.3; kill -STOP $!", SOON)
     assert sandbox.run("sleep 7777", 1).timed_out
     listed = docker_client.top(sandbox.container, ps_args="-eo pid,stat,args")["Processes"]
     assert [line[1][0] for line in listed if line[2] == "sleep 6666"] == ["T"]
@@ -112,13 +99,23 @@ def test_c02_fork_bomb_that_times_out(
     assert sandbox.run("echo on", SOON).stdout == b"on\n"
 
 
+_HOG = """
+import os, time
+while True:
+    try:
+        if os.fork() == 0:
+            os.execlp("sleep", "sleep", "8888")
+    except OSError:
+        time.sleep(0.001)
+"""
+
+
 def test_fork_bomb_in_the_background_costs_no_sample(
-    sandboxes: Sandboxes, docker_client: Client, image: str
+    sandboxes: Sandboxes, docker_client: Client, full_image: str
 ) -> None:
     """With the process limit used up no command can start; all processes are ended, and told."""
-    sandbox = sandboxes(image=image, pids_limit=40)
-    fill = "for i in $(seq 60); do sleep 8888 & done 2>/dev/null; exit 3"
-    sandbox.run(f"(exec >/dev/null 2>&1; {fill}) & disown; sleep 1", SOON)
+    sandbox = sandboxes(image=full_image, pids_limit=40)
+    sandbox.run(f"python3 -c {quote(_HOG)} >/dev/null 2>&1 & sleep 1", SOON)
     reply = sandbox.run("echo on", SOON)
     assert (reply.stdout, reply.exit_code) == (b"on\n", 0)
     assert left(sandbox, docker_client, "8888") == []
@@ -150,7 +147,7 @@ def test_c03_exit_codes_are_the_commands_own(
     assert b"[sandbox]" not in reply.stderr
 
 
-# --------------------------------------------------------------------------------- background children
+# ------------------------------------------------------------------------------ background children
 
 
 def test_c04_background_child_neither_hangs_the_call_nor_dies(
@@ -198,7 +195,7 @@ def test_c04_background_flood_does_not_disturb(sandbox: DockerSandbox) -> None:
         assert elapsed(began) < SOON
 
 
-# ------------------------------------------------------------------------------------ input and output
+# --------------------------------------------------------------------------------- input and output
 
 
 @pytest.mark.parametrize("command", ["cat", 'read -r x; echo "[$x]"; exit 0', "cat /dev/stdin"])
@@ -249,14 +246,11 @@ def test_c08_calls_of_one_sandbox_are_served_one_by_one(sandboxes: Sandboxes) ->
     assert sorted(int(reply) for reply in replies) == list(range(1, 13))
 
 
-def test_c09_a_long_quiet_command(tiny_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c09_a_long_quiet_command(sandboxes: Sandboxes) -> None:
     """The time limit of the HTTP client is none of the command's."""
-    monkeypatch.setattr(docker_client, "_ANSWER", 2)
-    engine = DockerEngine(SandboxConfig(image=tiny_image, network=False), run="tests")
-    try:
-        reply = engine.start(sample(), None).run("sleep 5; echo ok", 60)
-    finally:
-        engine.close()
+    sandbox = sandboxes()
+    sandbox._client.timeout = 3
+    reply = sandbox.run("sleep 7; echo ok", 60)
     assert (reply.stdout, reply.timed_out) == (b"ok\n", False)
 
 
@@ -319,7 +313,7 @@ def test_c16_streams_are_kept_apart(sandbox: DockerSandbox) -> None:
     assert replies == {(out, err)}
 
 
-# -------------------------------------------------------------------------------- state between commands
+# --------------------------------------------------------------------------- state between commands
 
 
 def test_c15_files_stay_and_shell_state_does_not(sandbox: DockerSandbox) -> None:
@@ -340,7 +334,7 @@ def test_nothing_of_ours_is_handed_to_the_command(sandbox: DockerSandbox) -> Non
     assert sandbox.run("cat /proc/$PPID/cmdline", SOON).stdout == b"bash\0"
 
 
-# ---------------------------------------------------------------------------------------- odd commands
+# ------------------------------------------------------------------------------------- odd commands
 
 
 @pytest.mark.parametrize("command", ["", "   ", "\n", "# nothing"])
@@ -354,7 +348,7 @@ def test_long_commands(sandboxes: Sandboxes, length: int) -> None:
     """One argument of a program ends at 128 KiB; a command need not."""
     start = 'echo $0 $#; x="'
     end = '"; echo ${#x}; exit 5'
-    text = "é" * ((length - len(start) - len(end)) // 2)
+    text = "x" * (length - len(start) - len(end))
     reply = sandboxes().run(start + text + end, SOON)
     assert reply.stderr == b""
     assert reply.stdout.decode() == f"bash 0\n{len(text)}\n"
@@ -375,10 +369,8 @@ def test_nul_is_refused_and_harms_nothing(sandbox: DockerSandbox) -> None:
 
 def test_commands_that_are_no_unicode(sandbox: DockerSandbox) -> None:
     reply = sandbox.run("printf %s '\ud800|\udcff|é|\U0001f680|\x01\x7f\x85\u2028'", SOON)
-    assert (
-        reply.stdout
-        == b"\xed\xa0\x80|\xed\xb3\xbf|\xc3\xa9|\xf0\x9f\x9a\x80|\x01\x7f\xc2\x85\xe2\x80\xa8"
-    )
+    surrogates = b"\xed\xa0\x80|\xed\xb3\xbf|"
+    assert reply.stdout == surrogates + "é|\U0001f680|\x01\x7f\x85\u2028".encode()
 
 
 def test_quoting_is_the_commands_own(sandbox: DockerSandbox) -> None:
@@ -386,7 +378,7 @@ def test_quoting_is_the_commands_own(sandbox: DockerSandbox) -> None:
     assert reply.stdout == b"$(id) `x` \\ \" ' %s\na\\b|0|!!|"
 
 
-# ------------------------------------------------------------------------------ what agents do to it
+# ----------------------------------------------------------------------------- what agents do to it
 
 
 def test_c13_memory_kill_is_told_from_exit_137(sandboxes: Sandboxes, image: str) -> None:
@@ -398,12 +390,12 @@ def test_c13_memory_kill_is_told_from_exit_137(sandboxes: Sandboxes, image: str)
     reply = sandbox.run("exit 137", SOON)
     assert (reply.exit_code, reply.stderr) == (137, b"")
     # a child that is killed while its command goes on, and one that nobody waits for
-    reply = sandbox.run(f"bash -c {eat!r}; echo $?", 60)
+    reply = sandbox.run(f"bash -c {quote(eat)}; echo $?", 60)
     assert reply.stdout == b"137\n"
     assert b"[sandbox] killed: memory limit of 64m" in reply.stderr
-    reply = sandbox.run(f"(bash -c {eat!r} >/dev/null 2>&1; sleep 7777) ; echo never", 10)
+    reply = sandbox.run(f"(bash -c {quote(eat)} >/dev/null 2>&1; sleep 7777) ; echo never", 10)
     assert reply.timed_out
-    assert reply.stderr == b"[sandbox] killed: memory limit of 64m (1 process)\n"
+    assert reply.stderr.endswith(b"[sandbox] killed: memory limit of 64m (1 process)\n")
 
 
 def test_c13_python_memory_kill(sandboxes: Sandboxes, full_image: str) -> None:
@@ -417,9 +409,15 @@ def test_c13_memory_kill_of_the_container(sandboxes: Sandboxes, image: str) -> N
     """The kernel takes process 1: nothing is restarted with its state lost."""
     sandbox = sandboxes(image=image, memory="64m")
     eat = "exec bash -c 'x=$(head -c 100000000 /dev/zero | tr \"\\0\" x)'"
+
+    def until_it_dies() -> None:
+        for _ in range(20):  # the kernel takes another process now and then
+            sandbox.run(
+                f"echo 1000 >/proc/1/oom_score_adj; echo 0 >/proc/$$/oom_score_adj; {eat}", 60
+            )
+
     with pytest.raises(SandboxError) as caught:
-        for _ in range(20):  # it takes another process now and then
-            sandbox.run(f"echo 1000 >/proc/1/oom_score_adj; echo -n x >>f; {eat}", 60)
+        until_it_dies()
     assert str(caught.value) == "sandbox died: OOM (memory limit of 64m)"
     with pytest.raises(SandboxError, match="sandbox died: OOM"):
         sandbox.run("echo hi", SOON)
@@ -454,6 +452,7 @@ def test_agent_kills_everything(sandbox: DockerSandbox, docker_client: Client) -
     sandbox.run("sleep 6666 &", SOON)
     reply = sandbox.run("kill -9 -1; echo survived", SOON)
     assert (reply.stdout, reply.exit_code) == (b"survived\n", 137)
+    assert reply.stderr.startswith(b"[sandbox] the shell of this command was killed")
     assert running(sandbox, docker_client) == []
     assert sandbox.run("echo on", SOON).stdout == b"on\n"
 
@@ -493,7 +492,7 @@ def test_agent_sends_process_1_every_signal(sandbox: DockerSandbox) -> None:
 def test_agent_removes_bash(sandbox: DockerSandbox) -> None:
     """Nothing can be run any more: the sample's error says so, the engine's words included."""
     sandbox.run("rm -f $(type -P bash) /bin/bash /usr/bin/bash", SOON)
-    with pytest.raises(SandboxError, match="no process can be started in it: .*bash"):
+    with pytest.raises(SandboxError, match=r"no process can be started in it: .*bash"):
         sandbox.run("echo hi", SOON)
 
 

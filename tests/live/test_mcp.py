@@ -747,6 +747,14 @@ def test_a_server_over_http(make: Servers, http: HttpServer, path: str) -> None:
     assert sorted(http.deleted) == sorted(http.sessions)
 
 
+def test_a_server_on_this_machine_is_reached_without_a_proxy(
+    make: Servers, http: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert make(over(http, "ok")).open("a").call("h", "hello", {}) == ToolReply("hello")
+
+
 def test_a_real_server_over_http(make: Servers, tag: str) -> None:
     with HttpServer() as free:
         port = int(free.url("").split(":")[2].strip("/"))

@@ -314,8 +314,8 @@ def test_flaky_stumbles_once_and_counters_tell(tmp_path: Path) -> None:
     with served("--flaky") as client:
         assert whole(client.with_options(max_retries=1), messages) == first
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(line["status"], line["sample"], line["step"]) for line in lines] == [
-        (429, "trams", 1),
-        (200, "trams", 1),
-        (200, "trams", 1),
+    assert [(line["status"], line["task_id"][:8], line["step"]) for line in lines] == [
+        (429, "2503b6b3", 1),
+        (200, "2503b6b3", 1),
+        (200, "2503b6b3", 1),
     ]

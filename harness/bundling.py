@@ -117,6 +117,7 @@ def _verified(file: str) -> tuple[runfile.RunFile, set[str]]:
             objects.add(name)
         elif path.startswith("runs/"):
             run = runfile.decode(content, f"{path[:120]} in {file}")
+            runfile.check(run, f"{path[:120]} in {file}")
             if run_path(run.name) != path:
                 raise DamageError(f"{file} is damaged: {path[:120]} holds run {run.name!r}")
         elif path not in LAYOUT:

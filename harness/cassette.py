@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from harness.errors import DamageError
+from harness.files import MAX_FILE
 from harness.records import (
     BashReply,
     Failure,
@@ -293,11 +294,15 @@ def _decode_line(line: bytes, number: int, what: str) -> AnyLine:
     except (msgspec.MsgspecError, RecursionError) as error:
         cause: Exception = error
     try:  # again for lone surrogates, which only the standard library reads
-        value = json.loads(line)
+        value = json.loads(line, parse_constant=_no_constant)
         found: AnyLine = msgspec.convert(value, AnyLine)
         return found
     except (ValueError, RecursionError):
         raise DamageError(f"{what} is damaged: line {number}: {cause}") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 class RecordedRequest(NamedTuple):
@@ -316,6 +321,8 @@ class Tape:
         self.lines = lines
         self.what = what
         self.effects: list[AnyEffect] = [line for line in lines if isinstance(line, Effect)]
+        self._texts: dict[int, str] = {}  # of messages in parts, by line, once put together
+        self._unfolded = self._length = 0  # the last line looked at for them; their characters
         self.end: End | None = None
         if lines and isinstance(lines[-1], End):
             self.end = lines[-1]
@@ -342,7 +349,7 @@ class Tape:
     # ----------------------------------------------------------------------- what replies hold
 
     def reply(self, effect: AnyEffect) -> Reply:
-        """The reply of an effect, as the loop saw it."""
+        """The reply of an effect, as the loop saw it; None where it failed."""
         if isinstance(effect, BashEffect) and effect.reply is not None:
             result = effect.reply
             return BashReply(
@@ -354,6 +361,8 @@ class Tape:
             )
         if isinstance(effect, ToolEffect) and effect.reply is not None:
             return ToolReply(self._text(effect.reply.content), effect.reply.is_error)
+        if effect.reply is None and effect.failure is None and not isinstance(effect, ValueEffect):
+            raise DamageError(f"{self.what} is damaged: an effect has no reply")
         return effect.reply
 
     def _stream(self, value: str | Stored) -> bytes:
@@ -405,24 +414,38 @@ class Tape:
             raise DamageError(f"{self.what} is damaged: line {number} holds no message")
         if line.content is None:
             return line.message
-        text = "".join(
-            part if isinstance(part, str) else self.slice_of(part, number) for part in line.content
-        )
-        return {**line.message, "content": text}
+        self._unfold(number)
+        return {**line.message, "content": self._texts[number]}
 
-    def slice_of(self, part: tuple[int, str, int, int], before: int) -> str:
+    def _unfold(self, last: int) -> None:
+        """Put the texts of all messages up to a line together, in order: each is made of earlier
+        ones, so none waits for another. What unfolds to more than any file may hold is refused."""
+        for number in range(self._unfolded + 1, last + 1):
+            line = self.lines[number - 1]
+            if not isinstance(line, MessageLine) or line.content is None:
+                continue
+            parts = []
+            for part in line.content:
+                text = part if isinstance(part, str) else self._slice(part, number)
+                self._length += len(text)
+                if self._length > MAX_FILE:
+                    raise DamageError(f"{self.what} is damaged: its texts unfold to more than is read")
+                parts.append(text)
+            self._texts[number] = "".join(parts)
+        self._unfolded = max(self._unfolded, last)
+
+    def _slice(self, part: tuple[int, str, int, int], before: int) -> str:
         """Characters of an earlier line's text."""
         number, stream, start, stop = part
         if number >= before:
             raise DamageError(f"{self.what} is damaged: line {before} refers to a later line")
-        return self.text_of(number, stream)[start:stop]
-
-    def text_of(self, number: int, stream: str) -> str:
-        """A line's output or message text, as slices count it."""
         line = self._line(number)
         if isinstance(line, MessageLine):
-            return str(self.message(number).get("content", ""))
-        return self._text(Stored(line=number, stream=stream))
+            text = self._texts.get(number)
+            text = str(line.message.get("content", "")) if text is None else text
+        else:
+            text = self._text(Stored(line=number, stream=stream))
+        return text[start:stop]
 
     def requests(self) -> Iterator[tuple[int, RecordedRequest]]:
         """Every model request in order, with the index of its effect."""
@@ -492,7 +515,7 @@ def read_cassette(store: Store, name: str, what: str) -> Tape:
         assert parent is not None
         if not 0 < parent.lines < len(combined):
             raise DamageError(f"{what} is damaged: its parent has no line {parent.lines}")
-        combined = [*combined[: parent.lines], *lines]
+        combined[parent.lines :] = lines
     return Tape(combined, what)
 
 

@@ -49,7 +49,8 @@ def named_by(lines: Iterable[Line]) -> set[str]:
             found.add(line.parent.cassette)
         elif isinstance(line, Effect) and line.meta:
             wire = line.meta.get("wire")
-            found |= {name for name in wire or () if isinstance(name, str)}
+            if isinstance(wire, list):
+                found |= {name for name in wire if isinstance(name, str)}
     return found
 
 

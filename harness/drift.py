@@ -91,9 +91,9 @@ def image_drift(
     recorded: dict[str, Any] | None, now: dict[str, Any] | None
 ) -> list[dict[str, Any]]:
     """Hard drift when the sandbox's image has other RootFS layers than the recorded one."""
-    if recorded is None or now is None or list(recorded["layers"]) == list(now["layers"]):
+    if recorded is None or now is None or recorded.get("layers") == list(now["layers"]):
         return []
-    was, became = recorded["id"], now["id"]
+    was, became = recorded.get("id"), now["id"]
     return [
         {
             "effect": 0,

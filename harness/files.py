@@ -125,7 +125,11 @@ class _MemoryAppender:
 
 
 class Folder:
-    """Files below one folder. Nothing is created before the first write."""
+    """Files below one folder. Nothing is created before the first write.
+
+    A link among the folders below it is refused: a store may come from a stranger, and what is
+    read, written and removed here must be inside of it.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -133,8 +137,17 @@ class Folder:
     def label(self, name: str) -> str:
         return str(self.root / name)
 
+    def _path(self, name: str) -> Path:
+        """Where a file is; DamageError when a folder on the way is a link."""
+        at = str(self.root)
+        for part in name.split("/")[:-1]:
+            at = f"{at}/{part}"
+            if os.path.islink(at):
+                raise DamageError(f"{at} is a link; it is not followed")
+        return self.root / name
+
     def exists(self, name: str) -> bool:
-        path = self.root / name
+        path = self._path(name)
         try:
             os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -144,7 +157,7 @@ class Folder:
         return True
 
     def read(self, name: str) -> bytes:
-        path = self.root / name
+        path = self._path(name)
         try:
             fd = _open(path, os.O_RDONLY)
             try:
@@ -163,7 +176,7 @@ class Folder:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def write(self, name: str, data: bytes) -> None:
-        path = self.root / name
+        path = self._path(name)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}{TEMPORARY}")
         try:
             self._make_folder(path.parent)
@@ -181,7 +194,7 @@ class Folder:
             raise _cannot_write(path, error) from error
 
     def remove(self, name: str) -> None:
-        path = self.root / name
+        path = self._path(name)
         try:
             path.unlink(missing_ok=True)
             if path.parent.is_dir():
@@ -191,7 +204,8 @@ class Folder:
 
     def listing(self, folder: str) -> list[str]:
         found: list[str] = []
-        for at, _, names in os.walk(self.root / folder, onerror=_cannot_list):
+        top = self._path(f"{folder}/")  # the folder itself must be no link either
+        for at, _, names in os.walk(top, onerror=_cannot_list):
             base = Path(at).relative_to(self.root).as_posix()
             found += [f"{base}/{name}" for name in names if not name.endswith(TEMPORARY)]
         return sorted(found)
@@ -205,7 +219,7 @@ class Folder:
                     raise _cannot_write(path, error) from error
 
     def append(self, name: str, *, size: int | None = None) -> Appender:
-        path = self.root / name
+        path = self._path(name)
         try:
             self._make_folder(path.parent)
             return _FileAppender(path, size)
@@ -220,7 +234,7 @@ class Folder:
             raise LackError(
                 "recording needs file locks, which this system lacks (Linux and macOS have them)"
             ) from None
-        path = self.root / name
+        path = self._path(name)
         try:
             self._make_folder(path.parent)
             file = open(_open(path, _APPEND), "ab")  # noqa: SIM115 - held for as long as the lock

@@ -258,5 +258,4 @@ def to_json(report: RunReport) -> str:
     fields = msgspec.structs.asdict(report)
     if not report.notes:
         del fields["notes"]
-    text = json.dumps(fields, allow_nan=False, default=msgspec.structs.asdict)
-    return text.replace("\x7f", "\\u007f")  # the one control character that JSON leaves alone
+    return json.dumps(fields, allow_nan=False, default=msgspec.structs.asdict)

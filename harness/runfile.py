@@ -167,9 +167,40 @@ def _load(data: bytes) -> Any:
 def read_run(store: Store, name: str) -> RunFile:
     """A run of the store; UsageError when there is none, DamageError when it is damaged."""
     check_run_name(name)
-    run = decode(store.read_run(name), f"the run file of {name!r}")
+    what = f"the run file of {name!r}"
+    run = decode(store.read_run(name), what)
+    check(run, what)
     run.name = name
     return run
+
+
+class _Image(msgspec.Struct):
+    reference: str
+    id: str
+    layers: list[str]
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    server: str
+    schema: dict[str, Any]
+
+
+class _Transport(msgspec.Struct):
+    api_url: str | None = None
+    timeout: float = 0.0
+    retries: int = 0
+    retry_interval: float = 0.0
+
+
+def check(run: RunFile, what: str) -> None:
+    """DamageError when what stands in the open-ended fields is not what their readers expect."""
+    try:
+        msgspec.convert(run.environment.get("image"), _Image | None)
+        msgspec.convert(run.tools, list[_Tool])
+        msgspec.convert(run.settings.transport, _Transport)
+    except msgspec.ValidationError as error:
+        raise DamageError(f"{what} is damaged: {error}") from None
 
 
 def write_run(store: Store, run: RunFile) -> None:

@@ -26,7 +26,7 @@ from harness.replaying import notes_of
 from harness.report import RunReport, metrics, table
 from harness.runfile import Entry, RunFile, read_run
 from harness.store import Store
-from harness.terminal import printable
+from harness.terminal import printable, printable_json
 
 SHOWN = 4_000
 """Characters of one text in a transcript; the middle is cut beyond that (`--raw` shows all)."""
@@ -119,7 +119,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
         str(entry.steps),
         str(entry.usage.input_tokens + entry.usage.output_tokens),
         f"{entry.seconds:.1f}",
-        (entry.cassette or "-").removeprefix("sha256:")[:12],
+        printable((entry.cassette or "-").removeprefix("sha256:")[:12]),
     )
 
 
@@ -162,10 +162,13 @@ def transcript(
         raise UsageError(f"sample {entry.task_id!r}, epoch {epoch}, is not recorded yet")
     what = f"the cassette of sample {entry.task_id!r}, epoch {epoch}, in run {name!r}"
     if raw:
-        yield store.get(entry.cassette, what).decode("utf-8", "backslashreplace").rstrip("\n")
+        text = store.get(entry.cassette, what).decode("utf-8", "backslashreplace")
+        yield printable_json(text.rstrip("\n"))
         return
     tape = read_cassette(store, entry.cassette, what)
-    yield f"{entry.task_id} epoch {epoch}, level {entry.level}: {entry.verdict}  {entry.cassette}"
+    yield printable(
+        f"{entry.task_id} epoch {epoch}, level {entry.level}: {entry.verdict}  {entry.cassette}"
+    )
     step = 0
     for line in tape.lines:
         if isinstance(line, Header):

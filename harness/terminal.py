@@ -30,6 +30,22 @@ def printable(text: str, *, keep: str = "") -> str:
     return _UNFIT.sub(escape, text)
 
 
+def printable_json(text: str) -> str:
+    r"""JSON text with the same characters as `\u001b`: it is safe to print and means the same.
+
+    Line feeds and tabs, which may stand between values, are left.
+    """
+    return _UNFIT.sub(_json_escape, text.replace("\r\n", "\n"))
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    char = match.group()
+    if char in "\n\t":
+        return char
+    units = char.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
+    return "".join("\\u" + unit for unit in units)
+
+
 def columns(text: str) -> int:
     """How many columns printable text takes in a terminal: wide characters two, marks none."""
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "harness"
 # its own. What knows the outside is at the edge: see EDGE.
 RANKS: tuple[tuple[str, str], ...] = (
     ("0 values, rules, errors", "answers canonical errors mcp_secrets scorer terminal"),
-    ("0 made of them", "difference files mcp_config metadata records rewrites"),
+    ("0 made of them", "difference exchange files mcp_config metadata records rewrites"),
     ("1 store, prompts, figures", "attachments dialogue explain redact report store"),
     ("1 data, runs", "dataset progress runfile"),
     ("1 truths", "truths"),
@@ -28,14 +28,18 @@ RANKS: tuple[tuple[str, str], ...] = (
     ("3 the seam", "world"),
     ("4 the loop; one attempt", "agent attempt"),
     ("5 replay", "replaying"),
-    ("5 continuing, scores, upkeep", "collecting comparing continuing scoring verifying"),
-    ("5 record, bundles", "bundling recording"),
+    ("5 continuing, scores, upkeep", "collecting comparing continuing scoring"),
+    ("5 record, bundles", "bundling recording verifying"),
     ("5 forks, transcripts", "forking showing"),
     ("6 options", "config"),
     ("6 command line", "cli.options cli.common"),
     ("6", "cli.compare cli.keep cli.look cli.record cli.score"),
     ("6", "cli.replay cli"),
     ("6 Python", "api"),
+    ("6 pytest", "testing.sockets"),
+    ("6", "testing testing.sample"),
+    ("6", "testing.items"),
+    ("6", "pytest_plugin"),
     ("6", "__main__"),
 )
 RANK = {
@@ -241,6 +245,9 @@ PURE = {
 }
 """All that the loop and what it imports may import, and why it is harmless."""
 
+MEMOS = {"harness.canonical": {"_numbers"}}
+"""What is remembered between calls: results of pure functions, which no order of calls changes."""
+
 IMPURE_CALLS = {"open", "input", "print", "eval", "exec", "__import__", "compile", "id", "globals"}
 
 
@@ -295,7 +302,7 @@ def test_the_loop_keeps_nothing_from_one_sample_to_the_next(name: str) -> None:
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
         and isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.Call)
-    }
+    } - MEMOS.get(name, set())
     changed = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Global | ast.Nonlocal):

@@ -330,6 +330,7 @@ def test_the_store_is_found_as_the_commands_find_it(
 # ----------------------------------------------------------------------------------------- sockets
 
 REACHES_OUT = """
+import socket
 from tests.bad_agents import plain
 
 def raising(sample, world, settings):

@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "look",
     "diff": "compare",
     "verify": "keep",
+    "export": "export",
     "bundle": "keep",
     "unbundle": "keep",
     "rm": "keep",
@@ -57,16 +58,27 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (HarnessError, Interrupted, KeyboardInterrupt) as error:
-            if ctx.params.get("debug"):
-                raise
+            _show_traceback(ctx)
             if not isinstance(error, HarnessError):
                 click.echo("interrupted; what was finished is kept", err=True)
                 sys.exit(130)
             click.echo(f"error: {printable(str(error), keep=chr(10))}", err=True)
             sys.exit(error.exit_code)
+        except RecursionError:
+            _show_traceback(ctx)
+            # only a file that was made for it nests as deep as the interpreter's stack
+            click.echo("error: a stored value is nested too deeply to be read", err=True)
+            sys.exit(1)
         except BrokenPipeError:  # the reader of our output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
+
+
+def _show_traceback(ctx: click.Context) -> None:
+    if ctx.params.get("debug"):
+        import traceback
+
+        click.echo(printable(traceback.format_exc(), keep="\n"), err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,13 +15,14 @@ from harness.store import Store
 @store_option
 def verify(runs: tuple[str, ...], store_path: str) -> None:
     """Check every file that RUNs (default: the whole store) stand on. Exits 1 on damage."""
+    from harness.terminal import printable
     from harness.verifying import verify_store
 
     store = open_store(store_path)
     problems = 0
     for line, bad in verify_store(store, runs):
         problems += bad
-        emit(line)
+        emit(printable(line, keep="\n"))
     sys.exit(1 if problems else 0)
 
 

@@ -49,7 +49,9 @@ def show(
     store = open_store(store_path)
     if task_id is None:
         if raw:
-            emit(store.read_run(run).decode("utf-8", "backslashreplace"))
+            from harness.terminal import printable_json
+
+            emit(printable_json(store.read_run(run).decode("utf-8", "backslashreplace")))
             return
         if as_json:
             from harness.report import to_json

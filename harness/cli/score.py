@@ -79,6 +79,8 @@ def score(
 
 
 def _lines(scored: Scored) -> list[str]:
+    from harness.terminal import printable
+
     lines = [_flip_line(flip) for flip in scored.flips]
     if scored.flips:
         after: Counter[str] = Counter(result.verdict for result in scored.report.samples)
@@ -93,7 +95,9 @@ def _lines(scored: Scored) -> list[str]:
             lines.append(f"  {count:4} {label}")
         for entry in scored.explained:
             shown = f": {entry['answer']!r} for {entry['truth']!r}" if "truth" in entry else ""
-            lines.append(f"  {entry['task_id']} epoch {entry['epoch']}: {entry['class']}{shown}")
+            lines.append(
+                printable(f"  {entry['task_id']} epoch {entry['epoch']}: {entry['class']}{shown}")
+            )
     return [*lines, ""]
 
 

@@ -72,8 +72,13 @@ def long_command(fd: int) -> str:
 
 COMMAND = """\
 {
+exec 3>&2 2>/dev/null
+for d in /sys/fs/cgroup /sys/fs/cgroup/pids; do  # bash would try to fork for 15 seconds
+  read -r now <$d/pids.current && read -r most <$d/pids.max && [[ $most != max ]] || continue
+  (( now < most )) || { echo "the limit of $most processes is used up"; exit 1; }
+done
 trap : HUP INT QUIT TERM PIPE  # handlers, unlike '', are not handed down to the command
-exec 3>&2 2>/dev/null {idle}<> <(:)
+exec {idle}<> <(:)
 killed() {
   local f k v
   for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do

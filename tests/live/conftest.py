@@ -144,9 +144,10 @@ def sandbox(sandboxes: Sandboxes, image: str) -> DockerSandbox:
 
 
 def running(sandbox: DockerSandbox, client: Client) -> list[str]:
-    """Command lines of what runs in a container, process 1 left out; zombies have none."""
+    """Command lines of what runs in a container, without process 1 and what is dying already."""
     listed = client.top(sandbox.container, ps_args="-eo pid,args")["Processes"]
-    return [" ".join(fields[1:]) for fields in listed if "# Process 1" not in fields[1]]
+    lines = [" ".join(fields[1:]) for fields in listed]
+    return [line for line in lines if "# Process 1" not in line and not line.startswith("[")]
 
 
 @pytest.fixture(scope="session")
@@ -167,7 +168,7 @@ def private_engine(
     try:
         from docker import APIClient
 
-        second = APIClient(base_url=f"unix://{folder}/docker.sock")
+        second: Client = APIClient(base_url=f"unix://{folder}/docker.sock")
         second.load_image(b"".join(docker_client.get_image(tiny_image)))
         second.close()
         yield folder

@@ -23,6 +23,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -259,7 +260,8 @@ def encode_line(line: Line) -> bytes:
     try:
         return _encode(line) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate: only the standard library writes those
-        return json.dumps(msgspec.to_builtins(line)).encode() + b"\n"
+        text = json.dumps(msgspec.to_builtins(line), separators=(",", ":"))
+        return text.encode() + b"\n"
 
 
 def decode_lines(data: bytes, what: str) -> list[AnyLine]:
@@ -294,15 +296,17 @@ def _decode_line(line: bytes, number: int, what: str) -> AnyLine:
     except (msgspec.MsgspecError, RecursionError) as error:
         cause: Exception = error
     try:  # again for lone surrogates, which only the standard library reads
-        value = json.loads(line, parse_constant=_no_constant)
+        value = json.loads(line, parse_constant=_number, parse_float=_number)
         found: AnyLine = msgspec.convert(value, AnyLine)
         return found
     except (ValueError, RecursionError):
         raise DamageError(f"{what} is damaged: line {number}: {cause}") from None
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+def _number(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"{text} is no JSON number")
+    return value
 
 
 class RecordedRequest(NamedTuple):

@@ -23,7 +23,8 @@ def needed(store: Store, runs: Iterable[str] | None = None) -> set[str]:
     """Every object that the runs (default: all, and all journals) stand on, parents included."""
     roots: set[str] = set()
     for name in store.runs() if runs is None else runs:
-        roots |= {entry.cassette for entry in read_run(store, name).samples if entry.cassette}
+        entries = read_run(store, name).samples
+        roots |= {entry.cassette for entry in entries if entry.cassette is not None}
     if runs is None:
         for run, key in store.all_journals():
             tape = OpenTape(store.read_journal(run, key) or b"", f"the journal {key} of {run!r}")
@@ -36,7 +37,7 @@ def needed(store: Store, runs: Iterable[str] | None = None) -> set[str]:
         found.add(name)
         what = f"object {name}"
         data = store.get(name, what)
-        if data.startswith(b'{"type":'):
+        if data.startswith(b'{"type"'):
             roots |= named_by(decode_lines(data, what)) - found
     return found
 

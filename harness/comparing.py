@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -16,7 +17,7 @@ from harness.store import Store
 from harness.terminal import printable
 
 LISTED = 5
-"""Samples that are in one run only and are named; the others are counted."""
+"""Of a long list, so many are named."""
 ENOUGH = 6
 """Below so many changed samples even the best result, all for one run, has p > 0.05."""
 
@@ -181,13 +182,12 @@ def luck(pairs: Sequence[Pair]) -> Luck | None:
     `scipy.stats.binomtest`), which with one epoch is McNemar's exact test.
 
     The interval is that of a t test on the differences per sample (`scipy.stats.ttest_1samp`)
-    after two imagined samples were added, one for each run: the adjustment of Bonett and Price
-    (2012, J. Educational and Behavioral Statistics 37(4)) for paired proportions. The t interval by
-    itself is not honest where few samples change: over true rates of change of 0 to 30 % in each
-    direction and 26 samples, what it calls 95 % falls to 23 %, and without a change it has no width
-    at all; with the two samples it is 96 % or more (94.5 % for 53, 94.6 % for 165 samples; all
-    computed exactly). It may exclude 0 where the test, which is the stricter of the two, has a p
-    just above 0.05.
+    after two imagined samples are added, one that B and one that A has right alone: the adjustment
+    of Bonett and Price for paired proportions (2012, J. Educational and Behavioral Statistics
+    37(4)). Without them it is not honest where few samples change: with 26 samples, and true rates
+    of change from 0 to 30 % each way, what it calls 95 % is 23 % at worst, and without any change
+    it has no width. With them it is 96 % at worst (95 % and 94 % for 165 and 53 samples). It can
+    exclude 0 where the test, which is the stricter of the two, has a p just above 0.05.
     """
     try:
         from scipy import stats
@@ -250,7 +250,12 @@ def _name(pair: Pair) -> str:
 def _partings(pairs: Sequence[Pair]) -> Iterator[str]:
     parted = [(pair, pair.parting) for pair in pairs if pair.parting is not None]
     if parted:
-        yield "where they part:"
+        places = Counter(
+            "the end" if place.what == "end" else f"step {place.step} ({place.kind} {place.what})"
+            for _, place in parted
+        )
+        counts = [f"{count} at {name}" for name, count in places.most_common(LISTED)]
+        yield f"where they part: {', '.join(counts)}{' …' if len(places) > LISTED else ''}"
     for pair, place in parted:
         yield printable(
             f"  {pair.task_id} epoch {pair.epoch}  step {place.step} (effect {place.effect}, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -130,6 +129,8 @@ def _expect(key: str, value: Any, types: tuple[type, ...]) -> None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or nothing when no name is near."""
+    import difflib  # only a wrong name needs it
+
     found = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 

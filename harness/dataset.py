@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections import Counter
@@ -298,4 +297,6 @@ def _draw(seed: int, task_id: str) -> bytes:
 def _nearest(name: str, known: list[str]) -> str:
     """The known name that was most likely meant; an abbreviation counts as near."""
     begins = [other for other in known if name and other.startswith(name)]
+    import difflib  # only a wrong name needs it
+
     return (begins or difflib.get_close_matches(name, known, n=1, cutoff=0))[0]

@@ -6,7 +6,6 @@ of variables and headers without their values, and no value whose name says that
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -326,6 +325,8 @@ def _no_unknown(entry: Mapping[str, Any], known: Sequence[str], place: str) -> N
 
 def _near(name: str, known: Iterable[str]) -> str:
     names = list(known)
+    import difflib  # only a wrong name needs it
+
     found = difflib.get_close_matches(name, names, n=1)
     if found:
         return f" (did you mean {found[0]!r}?)"

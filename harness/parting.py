@@ -109,7 +109,7 @@ class _Requests:
 
     def __init__(self, tape: Tape, settings: Settings) -> None:
         self.tape, self.settings = tape, settings
-        self.known: list[Message] = []
+        self.known: Sequence[Message] = ()
         """The messages of the request read last."""
         self._left: Iterator[tuple[int, RecordedRequest]] = tape.requests()
 

@@ -132,13 +132,8 @@ class Store:
 
     def objects(self) -> list[str]:
         """Names of all objects whose file name is one; others are `verify`'s to report."""
-        found = []
-        for path in self.files.listing("objects/sha256"):
-            hexes = path.removeprefix("objects/sha256/").replace("/", "")
-            with contextlib.suppress(DamageError):
-                if object_path(PREFIX + hexes) == path:
-                    found.append(PREFIX + hexes)
-        return found
+        found = map(object_name, self.files.listing("objects/sha256"))
+        return [name for name in found if name is not None]
 
     def remove_object(self, name: str) -> None:
         """Remove an object: for gc, under the exclusive lock."""
@@ -251,6 +246,15 @@ def object_path(name: str) -> str:
     if not name.startswith(PREFIX) or len(hexes) != 64 or not set(hexes) <= set("0123456789abcdef"):
         raise DamageError(f"{name[:80]!r} is no object name (sha256: and 64 lower-case hex digits)")
     return f"objects/sha256/{hexes[:2]}/{hexes[2:]}"
+
+
+def object_name(path: str) -> str | None:
+    """The name of the object that has this path in the store; None when no object has it."""
+    name = PREFIX + path.removeprefix("objects/sha256/").replace("/", "")
+    try:
+        return name if object_path(name) == path else None
+    except DamageError:
+        return None
 
 
 def check_run_name(run: str) -> str:

@@ -19,7 +19,7 @@ from harness.records import (
 )
 from harness.replaying import check_sample
 from harness.runfile import read_run
-from harness.store import Store, object_path, sample_key
+from harness.store import Store, object_name, sample_key
 
 Line = tuple[str, bool]
 """A line to print, and whether it is bad news."""
@@ -68,6 +68,9 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
         except DamageError as error:
             yield str(error), True
             continue
+        if key not in keys:  # a recorder may have added it to the run file meanwhile
+            entries = read_run(store, name).samples
+            keys = {sample_key(entry.task_id, entry.epoch) for entry in entries}
         if found.lines and key not in keys:
             yield f"{name}: the journal {key} belongs to no sample of the run", True
         else:
@@ -75,11 +78,11 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
 
 
 def _rest(store: Store, used: set[str]) -> Iterator[Line]:
-    known = {object_path(name) for name in store.objects()}
     for path in store.files.listing("objects"):
-        if path not in known:
+        name = object_name(path)
+        if name is None:
             yield f"{store.files.label(path)} has no object's name (64 lower-case hex digits)", True
-    for name in store.objects():
+            continue
         if name in used:
             continue
         try:

@@ -905,12 +905,12 @@ QUIRKS: dict[str, Quirk] = {
         Answer(
             200, {"content-type": "text/html"}, (b"<!doctype html><html><title>Portal</title>",)
         ),
-        error="no chat completion.*Portal",
+        error=r"no chat completion: “\(a web page\) Portal”",
     ),
     "other-json": both(Answer.json({"status": "ok"}), error="no chat completion"),
     "redirect-to-page": both(
         Answer(404, {"content-type": "text/html"}, (b"<html><title>404 Not Found</title></html>",)),
-        error="404.*Not Found.*not known there",
+        error=r"404: “\(a web page\) 404 Not Found”.*not known there",
     ),
     "no-stream_options": Quirk(
         (OK_WHOLE,),

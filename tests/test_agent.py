@@ -361,7 +361,7 @@ results = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.lists(turns, min_size=1, max_size=6),
     st.lists(results, min_size=1, max_size=4),

@@ -126,11 +126,13 @@ def test_items_are_chosen_by_level_name_and_id(run: Run, args: list[str], found:
 
 def test_the_ids_that_pytest_prints_can_be_asked_for_again(pytester: pytest.Pytester) -> None:
     """Also those of task ids that look like something else."""
-    data = dataset(pytester.path / "data", [("x::y[1]", 1, "x"), ("two words", 1, "two words")])
+    rows = [("x::y[1]", 1, "x"), ("two words", 1, "two words"), ("two", 1, "2")]
+    data = dataset(pytester.path / "data", rows)
     take(Store(pytester.path / "cassettes"), config(data), Backend())
     args = (*PLUGIN, "--harness-run=r", *WITH_TRUTHS)
     listed = items(pytester.runpytest_inprocess(*args, "--co", "-q"))
-    assert listed == ["r::two words[1]", "r::x::y[1][1]"]
+    assert listed == ["r::two[1]", "r::two words[1]", "r::x::y[1][1]"]
+    assert items(pytester.runpytest_inprocess(*args, "--co", "-q", "r::two")) == ["r::two[1]"]
     for one in listed:
         assert items(pytester.runpytest_inprocess(*args, "--co", "-q", one)) == [one]
 
@@ -283,13 +285,23 @@ def test_a_sample_that_ended_in_error_needs_no_truth(
 
 
 def test_nothing_on_a_tape_steers_the_terminal(
-    runs: Store, data: Dataset, pytester: pytest.Pytester, run: Run
+    runs: Store,
+    data: Dataset,
+    pytester: pytest.Pytester,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nasty = "\x1b[2Jx\x9b31m\u202e"
     take(runs, config(data, "n"), Backend(lambda sample, request: ModelReply(content=nasty)))
     pytester.makepyfile(mine=f"def agent(sample, world, settings): return {nasty!r}")
     result = run("--harness-run", "n", "--harness-agent", "mine:agent", "-v")
     result.assert_outcomes(failed=3)
+    assert not set("\x1b\x9b\u202e") & set(result.stdout.str())
+    data = dataset(pytester.path / "nasty", [(nasty, 1, "x")])
+    take(runs, config(data, "ids"), Backend())
+    monkeypatch.setenv("HARNESS_CACHE", str(pytester.path / "empty"))
+    result = run("--harness-run", "ids", "-v", truths=False)
+    result.assert_outcomes(failed=1)
     assert not set("\x1b\x9b\u202e") & set(result.stdout.str())
 
 
@@ -504,6 +516,45 @@ def test_options_stand_in_for_what_a_marker_does_not_say(
     run("test_mine.py", "--harness-run=p").assert_outcomes(passed=3 + 3)
     agent = "--harness-agent=tests.bad_agents:answers_twice"
     run("test_mine.py", "--harness-run=p", agent).assert_outcomes(failed=3 + 3)
+
+
+def test_a_marker_s_paths_are_those_of_the_root_folder(
+    pytester: pytest.Pytester, runs: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]")
+    pytester.makepyfile(
+        test_mine="""
+            import pytest
+
+            @pytest.mark.harness_run("p", store="cassettes", dataset="data")
+            def test_mine(harness_sample): harness_sample.check()
+        """
+    )
+    monkeypatch.chdir(pytester.mkdir("elsewhere"))
+    pytester.runpytest_inprocess(*PLUGIN, "../test_mine.py").assert_outcomes(passed=3)
+
+
+def test_markers_of_one_run_do_not_mix(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        test_mine="""
+            import pytest
+
+            @pytest.mark.harness_run("p", agent="tests.bad_agents:answers_twice")
+            def test_one(harness_sample): harness_sample.check()
+
+            @pytest.mark.harness_run("p", task_ids=["b"])
+            def test_two(harness_sample): harness_sample.check()
+
+            @pytest.mark.harness_run("p", dataset="nowhere", task_ids=["c"], allow_recorded=True)
+            def test_three(harness_sample): pass
+        """
+    )
+    result = run("test_mine.py")
+    result.assert_outcomes(errors=1)  # all is opened before any test runs
+    result.stdout.fnmatch_lines(["'*nowhere' is no data set: *"])
+    pytester.mkdir("nowhere")
+    dataset(pytester.path / "nowhere", ROWS)
+    run("test_mine.py").assert_outcomes(failed=3, passed=2)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,10 @@ class CleanedContainer(msgspec.Struct, frozen=True):
     sample: str
     epoch: str
 
+    def __str__(self) -> str:
+        what = f"sample {self.sample}, epoch {self.epoch}" if self.sample else "a preflight"
+        return f"{self.name} (run {self.run}, {what})"
+
 
 def labels_for(run: str, sample: Sample | None) -> dict[str, str]:
     """The labels of what belongs to this process; `sample` is None for the preflight's trial."""

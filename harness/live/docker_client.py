@@ -75,7 +75,9 @@ def _context_host() -> str:
 
 
 @contextmanager
-def engine_errors(host: str, kind: type[HarnessError], what: str) -> Iterator[None]:
+def engine_errors(
+    host: str, kind: type[HarnessError], what: str, hint: str | None = None
+) -> Iterator[None]:
     """Raise whatever the SDK or its HTTP library raises as `kind`, with cause and remedy."""
     try:
         yield
@@ -84,7 +86,7 @@ def engine_errors(host: str, kind: type[HarnessError], what: str) -> Iterator[No
     except Exception as error:
         if not is_engine_error(error):
             raise
-        raise kind(f"{what}: {cause(error)} ({host})", hint=_remedy(error)) from error
+        raise kind(f"{what}: {cause(error)} ({host})", hint=hint or _remedy(error)) from error
 
 
 def is_engine_error(error: BaseException) -> bool:

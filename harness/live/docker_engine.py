@@ -133,7 +133,8 @@ class DockerEngine:
     def _try_out(self, connection: Connection, image: ImageIdentity) -> None:
         """Run one command the way all will be run."""
         what = f"no container can be run from {image.reference}"
-        with engine_errors(connection.host, LackError, what):
+        hint = f"docker run --rm {image.reference} bash -c true"
+        with engine_errors(connection.host, LackError, what, hint):
             try:
                 sandbox = self._launch(connection, image, labels_for(self._run, None))
             except Exception as error:
@@ -150,11 +151,11 @@ class DockerEngine:
             try:
                 reply = sandbox.run("true", 60.0)
             except SandboxError as error:
-                raise LackError(f"{what}: {error.message}", hint=_TRY.format(image=image)) from None
+                raise LackError(f"{what}: {error.message}", hint=hint) from None
             finally:
                 sandbox.close()
             if reply.exit_code != 0:
-                raise LackError(f"{what}: `true` gave {reply}", hint=_TRY.format(image=image))
+                raise LackError(f"{what}: `true` gave {reply}", hint=hint)
 
     def _launch(
         self,
@@ -250,9 +251,6 @@ class DockerEngine:
             if self._scratch is None:
                 self._scratch = scratch_folder()
             return self._scratch / str(next(self._count))
-
-
-_TRY = "try the image by hand: docker run --rm {image.reference} bash -c true"
 
 
 def _delete(folder: Path) -> None:

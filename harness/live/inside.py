@@ -8,7 +8,7 @@ uncollected ones count towards the limit.
 `COMMAND` runs one command. It arrives on the standard input of an exec'd bash and is followed by
 one line `nonce size`, then by the command itself: so the command may have any length, shows in no
 process list but its own, and no output can be lost between the HTTP headers of the exec and its
-first byte, since nothing is printed before the harness has sent its last one.
+first byte, since nothing is printed before the harness has read the headers and answered.
 
 What an observer of the two output streams sees (`N` is the nonce, a random word per command):
 

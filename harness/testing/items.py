@@ -20,7 +20,7 @@ class RunHooks:
 
     def __init__(self, config: pytest.Config) -> None:
         """Opens the runs. Raises pytest.UsageError for what cannot be used."""
-        names = list(dict.fromkeys(config.option.harness_run))
+        names: list[str] = config.option.harness_run
         self.ids = _take_ids(config, names)
         self.notes: list[str] = []
         self.replays: dict[str, RunReplay | DamageError] = {}

@@ -110,6 +110,16 @@ while True:
 """
 
 
+def test_c02_process_that_hops_from_number_to_number(
+    sandboxes: Sandboxes, docker_client: Client, image: str
+) -> None:
+    """A list of processes is out of date before the first of them is killed."""
+    sandbox = sandboxes(image=image, pids_limit=20_000)
+    assert sandbox.run("hop() { hop & }; hop; hop; hop; sleep 7777", 2).timed_out
+    time.sleep(0.5)
+    assert running(sandbox, docker_client) == []
+
+
 def test_fork_bomb_in_the_background_costs_no_sample(
     sandboxes: Sandboxes, docker_client: Client, full_image: str
 ) -> None:
@@ -164,6 +174,26 @@ def test_c04_background_child_neither_hangs_the_call_nor_dies(
         assert sandbox.run("echo on", SOON).stdout == b"on\n"
         assert elapsed(began) < 10
     assert left(sandbox, docker_client, "6666") == ["sleep 6666"]
+
+
+def test_c04_shell_stays_while_a_child_holds_its_pipe(
+    sandbox: DockerSandbox, docker_client: Client
+) -> None:
+    """Were it to leave, the engine would hold up the next command until the child ends."""
+
+    def leaves() -> bool:
+        for _ in range(100):
+            if "bash" not in running(sandbox, docker_client):
+                return True
+            time.sleep(0.1)
+        return False
+
+    assert sandbox.run("sleep 6666 >/dev/null 2>&1 &", SOON).exit_code == 0
+    assert leaves()  # that child holds nothing
+    assert sandbox.run("sleep 4444 &", SOON).exit_code == 0
+    assert running(sandbox, docker_client).count("bash") == 1
+    assert sandbox.run("kill $(cd /proc; grep -l 4444 [0-9]*/cmdline | cut -d/ -f1)", SOON)
+    assert leaves()
 
 
 def test_c04_server_is_used_by_later_commands(sandboxes: Sandboxes, full_image: str) -> None:
@@ -242,10 +272,10 @@ def test_c08_no_output_is_lost(sandboxes: Sandboxes) -> None:
 
 def test_c08_calls_of_one_sandbox_are_served_one_by_one(sandboxes: Sandboxes) -> None:
     sandbox = sandboxes()
-    command = "n=$(cat n 2>/dev/null || echo 0); sleep 0.05; echo $((n + 1)) >n; cat n"
+    command = "n=$(cat n 2>/dev/null || echo 0); sleep 0.5; echo $((n + 1)) >n; cat n"
     with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda _: sandbox.run(command, SOON).stdout, range(12)))
-    assert sorted(int(reply) for reply in replies) == list(range(1, 13))
+        replies = list(pool.map(lambda _: sandbox.run(command, SOON).stdout, range(4)))
+    assert sorted(replies) == [b"1\n", b"2\n", b"3\n", b"4\n"]
 
 
 def test_c09_a_long_quiet_command(sandboxes: Sandboxes) -> None:
@@ -447,6 +477,8 @@ def test_c13_container_that_is_lost(
     with pytest.raises(SandboxError, match=f"^sandbox (died|lost): its container {says}"):
         sandbox.run("sleep 1000" if while_running else "echo hi", 3 if how == "pause" else 300)
     timer.join()
+    if how == "pause":
+        docker_client.unpause(sandbox.container)  # too late: what was lost stays lost
     with pytest.raises(SandboxError, match="its container"):
         sandbox.run("echo hi", SOON)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.cassette import Effect, Header, Line, decode_lines
+from harness.cassette import Effect, Header, Line, check_header, decode_lines
 from harness.errors import DamageError
 from harness.journal import OpenTape
 from harness.runfile import read_run
@@ -38,7 +38,9 @@ def needed(store: Store, runs: Iterable[str] | None = None) -> set[str]:
         what = f"object {name}"
         data = store.get(name, what)
         if data.startswith(b'{"type"'):
-            roots |= named_by(decode_lines(data, what)) - found
+            lines = decode_lines(data, what)
+            check_header(lines, what)  # what a newer one names is not known
+            roots |= named_by(lines) - found
     return found
 
 

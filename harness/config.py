@@ -17,6 +17,7 @@ from harness.errors import LackError, UsageError
 from harness.mcp_config import MCPServerConfig, secrets, to_settings
 from harness.recording import RecordConfig
 from harness.records import Settings
+from harness.redact import SHORTEST, Redactor
 from harness.runfile import RunFile, RunSettings, Selection
 from harness.store import check_run_name
 
@@ -192,6 +193,7 @@ def record_config(
     params, transport, stream = split_generation(options.generation)
     agent = load_callable(options.agent, "the agent")
     api_url, api_key = endpoint(options.api_url, options.api_key_env, options.api_key)
+    hidden = (*((api_key,) if api_key else ()), *mcp_secrets(options.mcp))
     settings = RunSettings(
         loop=Settings(
             model=options.model,
@@ -212,7 +214,7 @@ def record_config(
         sample_tokens=options.sample_tokens,
         run_tokens=options.run_tokens,
         transport={
-            "api_url": public_url(api_url),
+            "api_url": Redactor(hidden).text(public_url(api_url) or "") or None,
             "eval_batch_size": options.eval_batch_size,
             **transport,
         },
@@ -232,7 +234,7 @@ def record_config(
         limit=options.limit,
         shuffle_seed=options.shuffle_seed,
     )
-    return RecordConfig(
+    config = RecordConfig(
         run=options.run,
         settings=settings,
         dataset=dataset,
@@ -250,7 +252,7 @@ def record_config(
         ),
         api_url=api_url,
         api_key=api_key,
-        secrets=(*((api_key,) if api_key else ()), *mcp_secrets(options.mcp)),
+        secrets=hidden,
         mcp=options.mcp,
         keep_wire=options.wire,
         eval_batch_size=options.eval_batch_size,
@@ -258,6 +260,49 @@ def record_config(
         overwrite=options.overwrite,
         on_drift=options.on_drift,
     )
+    refuse_secrets(config)
+    _warn_of_short(config.secrets, progress)
+    return config
+
+
+def refuse_secrets(config: RecordConfig) -> None:
+    """UsageError where what is stored as it was given holds one of the run's secrets.
+
+    Replies are cleaned on their way in; these are the user's own words, and changing them would
+    change the run. The addresses of endpoints are the exception: nothing depends on them.
+    """
+    redactor = Redactor(config.secrets)
+    settings = config.settings
+    given: list[tuple[str, Any]] = [
+        ("--run", config.run),
+        ("--model", settings.loop.model),
+        ("-g", settings.loop.params),
+        ("--prompt-template", settings.loop.prompt_template),
+        ("--agent", settings.agent),
+        ("the sandbox's settings", settings.sandbox),
+        ("the MCP servers' settings", settings.mcp),
+    ]
+    items = config.items
+    if config.dataset is not None:
+        given.append(("--dataset", [config.dataset.id, config.dataset.revision]))
+        items = items or config.dataset.items
+    given += [("the data set, in a sample", msgspec.to_builtins(item.sample)) for item in items]
+    for name, value in given:
+        if place := redactor.find(value, name):
+            raise UsageError(
+                f"{place} holds a secret of this run (the API key, or a value of an MCP server's "
+                "configuration), and would be stored",
+                hint="take it out there; keys go into the variable that --api-key-env names",
+            )
+
+
+def _warn_of_short(secrets: Iterable[str], progress: Callable[[str], None]) -> None:
+    count = sum(len(secret) < SHORTEST for secret in secrets)
+    if count:
+        progress(
+            f"{count} of the secrets is shorter than {SHORTEST} characters: that cannot be told "
+            "from ordinary text, and is not looked for in replies"
+        )
 
 
 def _sandbox(given: dict[str, Any]) -> dict[str, Any]:

@@ -262,7 +262,13 @@ class SampleRecording:
             self._drift = [
                 *image_drift(tape.header.image, self._image),
                 *self._known_drift,
-                *rehydrate(self._world, tape, tape.effects[:served], call_again=self._call_again),
+                *rehydrate(
+                    self._world,
+                    tape,
+                    tape.effects[:served],
+                    call_again=self._call_again,
+                    clean=self._redactor.reply,
+                ),
             ]
         if self._journal is not None and (self._found is not None or self._source is not None):
             self._journal.resumed(self._found.maybe_paid if self._found else 0, self._drift)
@@ -343,7 +349,8 @@ class SampleRecording:
             servers=self._servers,
         )
         if not replayed.identical:
-            end = msgspec.structs.replace(end, replayable=False, report=_report(replayed, outcome))
+            report = self._redactor.json(_report(replayed, outcome))
+            end = msgspec.structs.replace(end, replayable=False, report=report)
         return Continued(
             key=self.key,
             cassette=journal.seal(end),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from harness import canonical
 from harness.cassette import AnyEffect, BashEffect, Tape, ToolEffect
-from harness.records import BashRequest, Request, ToolRequest
+from harness.records import BashRequest, Reply, Request, ToolRequest
 
 SHOWN = 200
 """Characters of a differing output that a drift report quotes."""
@@ -20,13 +20,19 @@ class Runs(Protocol):
 
 
 def rehydrate(
-    world: Runs, tape: Tape, effects: Sequence[AnyEffect], *, call_again: Collection[str] = ()
+    world: Runs,
+    tape: Tape,
+    effects: Sequence[AnyEffect],
+    *,
+    call_again: Collection[str] = (),
+    clean: Callable[[Reply], Reply] = lambda reply: reply,
 ) -> list[dict[str, Any]]:
     """Run the bash commands of the effects again, with their timeouts; returns what differed.
 
     Each drift names effect, command, the fields that differ, and whether it is hard: another exit
     code or another end than before, rather than another text. Tools are called again for the
-    servers in `call_again` only; that others were not is noted too. A SampleError passes through.
+    servers in `call_again` only; that others were not is noted too. `clean` takes the secrets out
+    of a reply, as was done to the recorded one. A SampleError passes through.
     """
     found = []
     for number, effect in enumerate(effects, 1):
@@ -45,7 +51,7 @@ def rehydrate(
             request = ToolRequest(server, tool, effect.request.arguments)
         else:
             continue
-        recorded, now = tape.reply(effect), world.perform(request)
+        recorded, now = tape.reply(effect), clean(world.perform(request))
         fields = [name for name in names if getattr(recorded, name) != getattr(now, name)]
         if fields:
             found.append(_drift(number, command, fields, recorded, now))

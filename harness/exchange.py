@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 from typing import Any
 
@@ -66,3 +67,25 @@ def decode(data: bytes, what: str) -> StoredExchange:
         version = json.dumps([found.format[:40], found.version])
         raise DamageError(f"{what} is no wire evidence of version {VERSION}: {version}")
     return found
+
+
+def texts(data: bytes) -> list[str]:
+    """The texts that an encoded exchange's stream brought in pieces, each put together.
+
+    Pieces belong together when they stand in the same place of their events. Raises DamageError
+    for what is no exchange.
+    """
+    found: dict[str, list[str]] = {}
+    for line in decode(data, "an exchange").body.splitlines():
+        if line.startswith(b"data:"):
+            with contextlib.suppress(ValueError, RecursionError):
+                _collect(json.loads(line[5:]), "", found)
+    return ["".join(pieces) for pieces in found.values()]
+
+
+def _collect(value: Any, place: str, found: dict[str, list[str]]) -> None:
+    if isinstance(value, str):
+        found.setdefault(place, []).append(value)
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _collect(item, f"{place}/{key}", found)

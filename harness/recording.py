@@ -22,6 +22,7 @@ from harness.dataset import UNKNOWN, Dataset, Item, selection_digest
 from harness.drift import tools_drift
 from harness.errors import Finding, Interrupted, LackError, LimitError, UsageError
 from harness.records import MATCH_PARTS, Sample
+from harness.redact import Redactor
 from harness.replaying import known_truths, missing_result, notes_of, tools_of
 from harness.report import RunReport, SampleResult, metrics, verdict_for
 from harness.runfile import (
@@ -324,9 +325,10 @@ class Recording:
         """The tools that the run holds are used throughout; other ones now are drift."""
         if self.backend is None:
             return
+        tools = Redactor(self.config.secrets).json(self.backend.tools)
         if not self.run.tools and not self._recorded_already():
-            self.run.tools = self.backend.tools
-        self.drift = tools_drift(self.run.tools, self.backend.tools)
+            self.run.tools = tools
+        self.drift = tools_drift(self.run.tools, tools)
 
     def _recorded_already(self) -> bool:
         return bool(self.sources) or any(entry.cassette for entry in self.run.samples)
@@ -335,7 +337,7 @@ class Recording:
         if self.backend is None:
             raise LackError("this replay may not ask anything live", hint="--on-divergence fork")
         item = self.items[entry.task_id]
-        return self.backend.world(item.sample, item.path)
+        return self.backend.world(self._sample(entry), item.path)
 
     def _work(self, work: queue.SimpleQueue[Entry]) -> None:
         while not self.stop.is_set():
@@ -349,7 +351,8 @@ class Recording:
                 return
             except Finding as error:
                 with self._lock:
-                    self.findings.append(f"{entry.task_id} epoch {entry.epoch}: {error}")
+                    told = f"{entry.task_id} epoch {entry.epoch}: {error}"
+                    self.findings.append(Redactor(self.config.secrets).text(told))
             except BaseException as error:
                 with self._lock:
                     self.broken = self.broken or error

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import SecretError
+from harness.errors import DamageError, SecretError
+from harness.exchange import texts
 from harness.records import (
     BashReply,
     BashRequest,
@@ -49,6 +50,18 @@ class Redactor:
     def data(self, data: bytes) -> bytes:
         """The same for bytes."""
         return self._bytes.sub(MARK.encode(), data) if self._bytes else data
+
+    def exchange(self, data: bytes) -> bytes | None:
+        """An encoded HTTP exchange; None for one that cannot be cleaned: a secret stands within
+        base64, or came in pieces of a stream, where no replacement in the bytes would find it."""
+        if self._text is None:
+            return data
+        clean = self.data(data)
+        try:
+            pieces = texts(clean)
+        except DamageError:
+            return None
+        return None if any(map(self._text.search, pieces)) else clean
 
     def json(self, value: Any) -> Any:
         """The value with every string in it redacted, keys included."""
@@ -99,20 +112,27 @@ class Redactor:
         else:
             self._refuse(request.name, "name")
 
-    def _refuse(self, value: Any, place: str) -> None:
-        assert self._text is not None
+    def find(self, value: Any, place: str) -> str | None:
+        """Where in a JSON value a secret stands, as `place.key[0]`; None where there is none."""
+        if self._text is None:
+            return None
         if isinstance(value, str):
-            if self._text.search(value):
-                raise SecretError(
-                    f"a request was about to carry a secret of this run at {place}; it was not sent"
-                )
-        elif isinstance(value, dict):
+            return place if self._text.search(value) else None
+        if isinstance(value, dict):
             for key, item in value.items():
-                self._refuse(key, place)
-                self._refuse(item, f"{place}.{key}")
+                if found := self.find(key, place) or self.find(item, f"{place}.{key}"):
+                    return found
         elif isinstance(value, list | tuple):
             for index, item in enumerate(value):
-                self._refuse(item, f"{place}[{index}]")
+                if found := self.find(item, f"{place}[{index}]"):
+                    return found
+        return None
+
+    def _refuse(self, value: Any, place: str) -> None:
+        if found := self.find(value, place):
+            raise SecretError(
+                f"a request was about to carry a secret of this run at {found}; it was not sent"
+            )
 
 
 def _patterns(secret: str) -> list[str]:
@@ -128,23 +148,24 @@ def _patterns(secret: str) -> list[str]:
         length = (shift + len(raw)) * 8 // 6 - start
         inner = padded[start : start + length]
         # in either alphabet, and broken into lines anywhere, as `base64` prints it
-        found.append(r"(?:\r?\n)?".join(_ALPHABETS.get(char, char) for char in inner))
+        found.append(_LINE_END.join(_ALPHABETS.get(char, char) for char in inner))
     return found
 
 
 _ALPHABETS = {"+": "[+-]", "/": "[/_]"}
+_LINE_END = r"(?:(?:\r|\\+r)?(?:\n|\\+n))?"  # as it is, or escaped: in JSON, in JSON within JSON
 
 
 def _spellings(char: str) -> list[str]:
     """A character as it is, URL-encoded, in JSON: which ones are, encoders do not agree on."""
     percent = "%" + char.encode("utf-8", "surrogatepass").hex("%")
     units = char.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
-    escaped = "".join(r"\\u" + unit for unit in units)
+    escaped = "".join(r"\\+u" + unit for unit in units)
     found = [re.escape(char), _any_case(percent), _any_case(escaped)]
     if char == " ":
         found.append("[+]")
     elif char in '"\\/':
-        found.append(r"\\" + re.escape(char))
+        found.append(r"\\+" + re.escape(char))
     return found
 
 

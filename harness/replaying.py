@@ -387,8 +387,7 @@ def notes_of(
     run: RunFile, results: Sequence[SampleResult], match_on: Collection[str] = MATCH_PARTS
 ) -> list[str]:
     """The lines that belong to a run's figures wherever they are shown."""
-    chosen_from = run.selection
-    notes = [f"{chosen_from.selected} of {chosen_from.of} samples of {run.dataset.split} selected"]
+    notes = [run.selection.told(run.dataset.split)]
     if set(match_on) != set(MATCH_PARTS):
         notes.append(f"loose replay: matched on {', '.join(match_on)} only")
     recorded = sum(result.verdict_source == "recorded" for result in results)

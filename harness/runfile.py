@@ -61,6 +61,21 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     selected: int = 0
     of: int = 0
     digest: str = ""
+    """`sha256:…` over the list of the chosen task ids."""
+
+    def told(self, split: str) -> str:
+        """One line: how many of the split were chosen, by which options, and the list's digest."""
+        options = [f"--subset {name}" for name in self.subsets]
+        options += [f"--task-id {name}" for name in self.task_ids[:3]]
+        if len(self.task_ids) > 3:
+            options.append("…")
+        if self.limit is not None:
+            options.append(f"--limit {self.limit}")
+        if self.shuffle_seed is not None:
+            options.append(f"--shuffle-seed {self.shuffle_seed}")
+        by = f" by {' '.join(options)}" if options else ""
+        count = f"{self.selected} of {self.of} samples of {split} selected{by}"
+        return f"{count}; list {self.digest[:19]}" if self.digest else count
 
 
 class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):

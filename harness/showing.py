@@ -190,10 +190,11 @@ def transcript(
 
 def _effect(tape: Tape, line: Effect, step: int) -> Iterator[str]:
     if line.failure is not None:
-        yield from _block("failed", f"{line.failure.kind}: {line.failure.message}")
+        told = f"{line.failure.kind}: {line.failure.message}{_attempts(line)}"
+        yield from _block("failed", told)
     elif isinstance(line, ModelEffect) and isinstance(line.reply, ModelReply):
         reply = line.reply
-        yield f"\n[step {step}] model"
+        yield f"\n[step {step}] model{_attempts(line)}"
         for name, text in (
             ("reasoning", reply.reasoning),
             ("refusal", reply.refusal),
@@ -217,6 +218,15 @@ def _effect(tape: Tape, line: Effect, step: int) -> Iterator[str]:
         yield from _indented(tape.reply(line).content, "  | ")
 
 
+def _attempts(effect: Effect) -> str:
+    """How often the endpoint was asked, and what came of it, where once was not enough."""
+    tries = (effect.meta or {}).get("attempts")
+    if not isinstance(tries, list) or len(tries) < 2:
+        return ""
+    ends = [t.get("status", t.get("error")) if isinstance(t, dict) else t for t in tries]
+    return printable(f" ({len(tries)} attempts: {', '.join(map(str, ends))})")
+
+
 def _end(line: End) -> Iterator[str]:
     told = "no answer" if line.answer is None else f"answer {line.answer}"
     if line.failure is not None:
@@ -227,6 +237,8 @@ def _end(line: End) -> Iterator[str]:
         f"  {totals.model} model turns, {totals.bash} commands, {totals.tool} tool calls, "
         f"{totals.input_tokens} + {totals.output_tokens} tokens"
     )
+    if totals.maybe_paid:
+        yield f"  {totals.maybe_paid} requests were in flight when the recording died, and sent again"
     if not line.replayable:
         yield "  NOT REPLAYABLE: the loop does not follow this cassette"
 

@@ -164,7 +164,8 @@ class Recorder(_OneAtATime):
         meta: dict[str, Any] = (take() if take else None) or {}
         exchanges: list[bytes] = meta.pop("exchanges", [])
         if exchanges and self._keep_wire:
-            meta["wire"] = [self._journal.keep(self._redactor.data(data)) for data in exchanges]
+            clean = map(self._redactor.exchange, exchanges)
+            meta["wire"] = [self._journal.keep(data) for data in clean if data is not None]
         redacted: dict[str, Any] = self._redactor.json(meta)
         return redacted or None
 

@@ -66,8 +66,8 @@ def table(found: dict[str, list[str]]) -> str:
     lines = [
         "# Field reports and their tests",
         "",
-        "What people who do this job reported, and the tests that hold the right behaviour. Made by",
-        "`scripts/case_table.py`; `.ci/run` fails when a report has no test.",
+        "What people who do this job reported, and the tests that hold the right behaviour.",
+        "Made by `scripts/case_table.py`; `.ci/run` fails when a report has no test.",
     ]
     for group, subject in SUBJECTS.items():
         lines += ["", f"## {group}: {subject}", "", "| report | tests |", "|---|---|"]

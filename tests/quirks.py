@@ -790,6 +790,9 @@ QUIRKS: dict[str, Quirk] = {
         OK,
         attempts=2,
     ),
+    "D14-cut-in-a-refusal": Quirk(
+        (), (Answer.sse(chunk({"refusal": "I"}), done=False), OK_STREAM), OK, attempts=2
+    ),
     # no expectation: it depends on what the endpoint did before
     "D14-never-a-finish": Quirk(
         (text_completion("fine", None),), (Answer.sse(chunk({"content": "fine"}), usage_chunk()),)
@@ -908,7 +911,12 @@ QUIRKS: dict[str, Quirk] = {
         error=r"no chat completion: “\(a web page\) Portal”",
     ),
     "other-json": both(Answer.json({"status": "ok"}), error="no chat completion"),
-    "redirect-to-page": both(
+    "redirect": Quirk(
+        (Answer(307, {"location": "/v1/chat/completions"}), OK_WHOLE),
+        (Answer(307, {"location": "/v1/chat/completions"}), OK_STREAM),
+        OK,
+    ),
+    "not-found-page": both(
         Answer(404, {"content-type": "text/html"}, (b"<html><title>404 Not Found</title></html>",)),
         error=r"404: “\(a web page\) 404 Not Found”.*not known there",
     ),

@@ -567,7 +567,7 @@ def test_what_is_said_of_it(two: Any) -> None:
     assert last.endswith(": it may be luck (fewer than 6 changed samples cannot tell)")
     several = msgspec.structs.replace(found, significance=luck_of(*[1] * 8))
     assert list(lines(several))[-1].endswith(": more than luck")
-    several = msgspec.structs.replace(found, significance=luck_of(*[1] * 5, *[-1] * 3))
+    several = msgspec.structs.replace(found, significance=luck_of(*[1] * 6, -1))
     assert list(lines(several))[-1].endswith(": it may be luck")
 
 

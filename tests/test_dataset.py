@@ -572,6 +572,7 @@ def test_f12_a_seed_gives_one_subset_for_ever() -> None:
 def test_f12_selection_is_independent_of_row_order(
     order: random.Random, limit: int | None, seed: int | None, levels: set[str]
 ) -> None:
+    """F12."""
     mixed = made(*order.sample(ids(SET), len(SET.items)))
     chosen = select(mixed, limit=limit, shuffle_seed=seed, subsets=levels)
     assert chosen == select(SET, limit=limit, shuffle_seed=seed, subsets=levels)

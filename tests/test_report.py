@@ -116,6 +116,7 @@ def test_a_scorer_that_raises_is_named_and_shows_no_truth() -> None:
 
 
 def test_f01_errors_stay_in_the_denominator() -> None:
+    """F01: the figure over completed samples is second and labelled."""
     verdicts: list[Verdict] = ["right", "right", "wrong", "wrong"]
     samples = results(*verdicts, *verdicts, "error", "missing")
     figures = metrics(samples)
@@ -130,6 +131,7 @@ def test_f01_errors_stay_in_the_denominator() -> None:
 
 
 def test_f02_no_level_is_above_one_and_an_empty_one_is_not_zero() -> None:
+    """F02."""
     samples = results("right", "right", "right", "wrong")
     figures = metrics(samples, subsets=["2023_level1", "2023_level3"])
     assert figures["by_subset"] == {
@@ -141,6 +143,7 @@ def test_f02_no_level_is_above_one_and_an_empty_one_is_not_zero() -> None:
 
 
 def test_f09_the_mean_and_pass_at_k_are_two_figures_and_named() -> None:
+    """F09."""
     verdicts: list[Verdict] = ["right", "wrong", "wrong"]
     samples = [result("a", verdict, epoch=n) for n, verdict in enumerate(verdicts, 1)]
     figures = metrics(samples)
@@ -358,6 +361,7 @@ def test_json_has_the_interface_s_keys_in_its_order() -> None:
 
 
 def test_b08_the_table_shows_no_answer() -> None:
+    """B08."""
     samples = [result("a", answer="quince jelly"), result("b", "wrong", answer="quince")]
     assert "quince" not in table(report(samples))
     assert "quince jelly" in to_json(report(samples))

@@ -24,7 +24,7 @@ from harness.scorer import (
     string_form,
     truth_number,
 )
-from tests import scorer_pairs
+from tests import scorer_pairs, spellings
 from tests.reference_scorer import COMMAND, REFERENCES, ReferenceMissing, load, references
 from tests.test_scorer import CASES, load_rows
 
@@ -72,7 +72,7 @@ def test_a_wrong_scorer_is_found_by_the_drawn_pairs() -> None:
 
 
 @many_texts
-@given(scorer_pairs.texts)
+@given(spellings.texts)
 @example("$1,0%0_0 ")
 @example("nan")
 def test_number_form_is_the_references(text: str) -> None:
@@ -81,7 +81,7 @@ def test_number_form_is_the_references(text: str) -> None:
 
 
 @many_texts
-@given(scorer_pairs.texts)
+@given(spellings.texts)
 @example("")
 @example(",;, ;")
 def test_list_form_is_the_references(text: str) -> None:
@@ -90,7 +90,7 @@ def test_list_form_is_the_references(text: str) -> None:
 
 
 @many_texts
-@given(scorer_pairs.texts)
+@given(spellings.texts)
 @example("\u03a3\u0391.\u03a3 .")
 def test_item_form_is_the_references(text: str) -> None:
     for port in references():
@@ -98,7 +98,7 @@ def test_item_form_is_the_references(text: str) -> None:
 
 
 @many_texts
-@given(scorer_pairs.texts)
+@given(spellings.texts)
 @example("\u03a3\u0391\u03a3.\u03a3 !")
 def test_string_form_is_the_references(text: str) -> None:
     for port in references():

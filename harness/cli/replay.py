@@ -150,6 +150,7 @@ def _fork(
         endpoint,
         mcp_secrets,
         parse_generation,
+        refuse_secrets,
     )
     from harness.recording import RecordConfig
     from harness.runfile import read_run
@@ -192,6 +193,7 @@ def _fork(
             *((config.api_key,) if config.api_key else ()),
             *mcp_secrets(config.mcp),
         )
+        refuse_secrets(config)
 
     def work(progress: Any, stop: threading.Event) -> Any:
         return forking.fork(

@@ -95,7 +95,7 @@ class Model:
             latency = time.monotonic() - started
             if report is not None:
                 for exchange in exchanges:
-                    report(exchange)
+                    report(exchanges[0])
             label = 200 if isinstance(outcome, Merged) else outcome.label
             key = "status" if isinstance(label, int) else "error"
             attempts.append({key: label, "waited": 0.0})
@@ -149,12 +149,9 @@ class Model:
         if fault is not None:
             return fault, exchanges
         received = exchanges[-1].body if exchanges else b""
-        try:
-            if not body.get("stream"):
-                return _whole_reply(data, max_tokens), exchanges
-            outcome = _streamed_reply(chunks, received, max_tokens, take_unfinished)
-        except RecursionError:
-            return faults.broken_reply("the reply is nested too deeply"), exchanges
+        if not body.get("stream"):
+            return _whole_reply(data, max_tokens), exchanges
+        outcome = _streamed_reply(chunks, received, max_tokens, take_unfinished)
         if isinstance(outcome, Merged) and not outcome.reply.error:
             self._gives_reasons = outcome.reply.finish_reason is not None
         return outcome, exchanges

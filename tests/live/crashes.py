@@ -68,7 +68,7 @@ def maybe_paid(store: Path) -> dict[str, int]:
 
 
 def crash_test(folder: Path, kills: int, seed: int, say: Say) -> None:
-    """Record and kill until `kills` recordings were killed; AssertionError when a promise breaks."""
+    """Kill recordings until `kills` were killed; AssertionError when a promise breaks."""
     draw = random.Random(seed)
     with policy(folder / "undisturbed", "--delay", "0.3") as server:
         started = time.monotonic()

@@ -101,6 +101,19 @@ def test_replies(sandbox: LocalSandbox, command: str, out: bytes, err: bytes, co
     assert (reply.timed_out, reply.omitted) == (False, 0)
 
 
+def test_recorders_own_input_is_not_read(sandbox: LocalSandbox) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"for the recorder\n")
+    saved = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        assert sandbox.run("read -r line; echo [$line]", SOON).stdout == b"[]\n"
+    finally:
+        os.dup2(saved, 0)
+        for number in (saved, reader, writer):
+            os.close(number)
+
+
 def test_nul_is_refused(sandbox: LocalSandbox) -> None:
     reply = sandbox.run("touch ran\0", SOON)
     assert (reply.exit_code, reply.stderr[:18]) == (126, b"[sandbox] not run:")
@@ -137,9 +150,10 @@ def test_attachment_is_a_copy(make: Make, tmp_path: Path) -> None:
     (original.parent / "metadata.jsonl").write_text("truths")
     sandbox = make(original, "a b.csv")
     reply = sandbox.run(
-        "ls -A /shared_files; cat '/shared_files/a b.csv'; ls $PWD/shared_files", SOON
+        "ls -A /shared_files; cat '/shared_files/a b.csv'; echo a/shared_files /workspaces", SOON
     )
-    assert reply.stdout == b"a b.csv\na,b\n"  # only whole paths are replaced
+    # only whole paths are replaced
+    assert reply.stdout == b"a b.csv\na,b\na/shared_files /workspaces\n"
     assert (sandbox.folder / "shared_files" / "a b.csv").stat().st_mode & 0o222 == 0
     sandbox.run("chmod u+w /shared_files/*; echo x >'/shared_files/a b.csv'", SOON)
     assert original.read_text() == "a,b\n"

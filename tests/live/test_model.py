@@ -306,6 +306,8 @@ def test_end_mark_without_finish_reason(make: MakeModel) -> None:
     assert (reply.content, reply.finish_reason) == ("fine", None)
     assert [a.get("error") for a in about["attempts"]] == ["unfinished stream"] * 2 + [None]
     assert len(model.complete(HELLO)[1]["attempts"]) == 1
+    model.name = "D14-ends-without-finish"  # and without an end mark: cut all the same
+    assert len(model.complete(HELLO)[1]["attempts"]) == 2
     model.name = "plain"
     assert model.complete(HELLO)[0] == OK
     model.name = "D14-never-a-finish"

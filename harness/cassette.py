@@ -433,7 +433,9 @@ class Tape:
                 text = part if isinstance(part, str) else self._slice(part, number)
                 self._length += len(text)
                 if self._length > MAX_FILE:
-                    raise DamageError(f"{self.what} is damaged: its texts unfold to more than is read")
+                    raise DamageError(
+                        f"{self.what} is damaged: its texts unfold to more than is read"
+                    )
                 parts.append(text)
             self._texts[number] = "".join(parts)
         self._unfolded = max(self._unfolded, last)

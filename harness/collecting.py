@@ -23,8 +23,10 @@ def needed(store: Store, runs: Iterable[str] | None = None) -> set[str]:
     """Every object that the runs (default: all, and all journals) stand on, parents included."""
     roots: set[str] = set()
     for name in store.runs() if runs is None else runs:
-        entries = read_run(store, name).samples
-        roots |= {entry.cassette for entry in entries if entry.cassette is not None}
+        run_file = read_run(store, name)
+        roots |= {entry.cassette for entry in run_file.samples if entry.cassette is not None}
+        if run_file.sealed_key is not None:
+            roots.add(run_file.sealed_key)
     if runs is None:
         for run, key in store.all_journals():
             tape = OpenTape(store.read_journal(run, key) or b"", f"the journal {key} of {run!r}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.attempt import Agent, attempt, load_callable
 from harness.cassette import Tape, read_cassette
-from harness.dataset import Dataset
+from harness.dataset import UNKNOWN, Dataset
 from harness.divergence import Divergence, Place, summary
 from harness.errors import DamageError, DivergenceError, UsageError
 from harness.records import MATCH_PARTS, Outcome, Settings, Verdict
@@ -18,6 +18,7 @@ from harness.report import (
     RunReport,
     SampleResult,
     Scorer,
+    Status,
     VerdictSource,
     metrics,
     verdict_for,
@@ -28,6 +29,9 @@ from harness.store import Store
 from harness.terminal import printable
 from harness.truths import find
 from harness.world import Diverged, Replayer
+
+if TYPE_CHECKING:
+    from harness.sealing import SealedKey
 
 SHOWN = 3
 """Divergences of a run that are told in full; the rest is summed up by cause."""
@@ -135,6 +139,7 @@ class RunReplay:
             self.scorer = load_callable(self.options.scorer, "the scorer")
         self.entries = chosen(self.run, self.options.task_ids)
         self.truths = known_truths(self.run, dataset, progress)
+        self.sealed = None if self.truths else sealed_key(store, self.run)
         self._tools, self._servers = tools_of(self.run)
 
     def tape(self, entry: Entry) -> Tape:
@@ -176,7 +181,7 @@ class RunReplay:
             replayed = self.replay(entry, tape)
         except DamageError as error:
             return Checked(result=damaged_result(entry), findings=[str(error)])
-        result = _result(entry, replayed, tape, self.scorer, self.truths)
+        result = _result(entry, replayed, tape, self.scorer, self.truths, self.sealed)
         if isinstance(replayed.divergence, Diverged):
             return Checked(result=result, divergence=replayed.divergence.report)
         loose = set(self.options.match_on) != set(MATCH_PARTS)
@@ -235,6 +240,29 @@ def known_truths(
         return {}
 
 
+def sealed_key(store: Store, run: RunFile) -> SealedKey | None:
+    """The run's sealed answer key, if it has one."""
+    if run.sealed_key is None:
+        return None
+    from harness.sealing import decode  # hashing is slow, and seldom needed
+
+    what = f"the sealed key of run {run.name!r}"
+    return decode(store.get(run.sealed_key, what), what)
+
+
+def sealed_verdict(
+    key: SealedKey, task_id: str, status: Status, answer: str | None, last: str | None
+) -> Verdict | None:
+    """The verdict by the official rules, from a sealed key; None when it has no such sample."""
+    sealed = key.find(task_id)
+    if sealed is None:
+        return None
+    truth = UNKNOWN if sealed.kind == "withheld" else "sealed"
+    return verdict_for(
+        status, answer, last, truth, scorer=lambda given, _: key.is_right(sealed, given)
+    )
+
+
 def loop_settings(run: RunFile, changes: dict[str, Any]) -> Settings:
     """The run's own loop settings, with the given fields otherwise."""
     for name in changes:
@@ -278,10 +306,15 @@ def check_sample(tape: Tape, entry: Entry, what: str) -> None:
 
 
 def _result(
-    entry: Entry, replayed: Replayed, tape: Tape, scorer: Scorer, truths: Mapping[str, str]
+    entry: Entry,
+    replayed: Replayed,
+    tape: Tape,
+    scorer: Scorer,
+    truths: Mapping[str, str],
+    sealed: SealedKey | None,
 ) -> SampleResult:
     outcome = replayed.outcome
-    verdict, source = _verdict(entry, replayed, tape, scorer, truths)
+    verdict, source = _verdict(entry, replayed, tape, scorer, truths, sealed)
     divergence = replayed.divergence
     return SampleResult(
         task_id=entry.task_id,
@@ -305,7 +338,12 @@ def _result(
 
 
 def _verdict(
-    entry: Entry, replayed: Replayed, tape: Tape, scorer: Scorer, truths: Mapping[str, str]
+    entry: Entry,
+    replayed: Replayed,
+    tape: Tape,
+    scorer: Scorer,
+    truths: Mapping[str, str],
+    sealed: SealedKey | None,
 ) -> tuple[Verdict, VerdictSource | None]:
     """The verdict on how the loop ended now, and where it comes from.
 
@@ -316,6 +354,11 @@ def _verdict(
     if truth is not None:
         last = replayed.last_error
         return verdict_for(outcome.status, outcome.answer, last, truth, scorer=scorer), "scored"
+    if sealed is not None and scorer is question_scorer:
+        last = replayed.last_error
+        found = sealed_verdict(sealed, entry.task_id, outcome.status, outcome.answer, last)
+        if found is not None:
+            return found, "sealed"
     if outcome.status == "error":
         return "error", None
     if tape.end is not None and not _same(outcome, tape.end.outcome):

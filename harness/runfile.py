@@ -111,6 +111,8 @@ class RunFile(msgspec.Struct, kw_only=True):
     """The MCP servers' tools, as they were read once: name, server, schema."""
     marks: list[str] = []
     """What makes this run more, or less, than a plain recording; shown wherever its score is."""
+    sealed_key: str | None = None
+    """`sha256:…` of the sealed answer key, where there is one (`harness seal-truths`)."""
     samples: list[Entry]
 
     def entry(self, task_id: str, epoch: int) -> Entry | None:
@@ -190,9 +192,9 @@ def read_run(store: Store, name: str) -> RunFile:
 
 
 class _Image(msgspec.Struct):
-    reference: str
     id: str
     layers: list[str]
+    reference: str = ""
 
 
 class _Tool(msgspec.Struct):

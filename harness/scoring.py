@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.attempt import load_callable
 from harness.cassette import End, read_end
 from harness.dataset import Dataset
-from harness.errors import DamageError
+from harness.errors import DamageError, LackError
 from harness.records import Verdict
-from harness.replaying import damaged_result, known_truths, missing_result, notes_of
+from harness.replaying import (
+    damaged_result,
+    known_truths,
+    missing_result,
+    notes_of,
+    sealed_key,
+    sealed_verdict,
+)
 from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
-from harness.runfile import Entry, read_run
+from harness.runfile import Entry, read_run, write_run
 from harness.scorer import answer_kind, question_scorer
 from harness.store import PREFIX, Store
+
+if TYPE_CHECKING:
+    from harness.sealing import SealedKey
 
 
 class ScoreOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +77,7 @@ def score_run(
     options = options or ScoreOptions()
     run = read_run(store, name)
     truths = known_truths(run, dataset, progress)
+    sealed = None if truths or options.scorer or options.against else sealed_key(store, run)
     spec = options.against or options.scorer
     scorer: Scorer = load_callable(spec, "the scorer") if spec else question_scorer
     results: list[SampleResult] = []
@@ -88,7 +99,7 @@ def score_run(
             before[entry.verdict] += 1
             continue
         truth = truths.get(entry.task_id)
-        result = _result(entry, end, truth, scorer)
+        result = _result(entry, end, truth, scorer, sealed)
         old = entry.verdict
         if options.against and truth is not None:
             old = verdict_for(end.status, end.answer, end.last_error, truth)
@@ -117,9 +128,16 @@ def _scorer_note(options: ScoreOptions) -> list[str]:
     return [f"scored by {options.scorer}, not by the official rules"] if options.scorer else []
 
 
-def _result(entry: Entry, end: End, truth: str | None, scorer: Scorer) -> SampleResult:
-    verdict = entry.verdict
+def _result(
+    entry: Entry, end: End, truth: str | None, scorer: Scorer, sealed: SealedKey | None
+) -> SampleResult:
+    verdict, source = entry.verdict, "recorded"
+    if sealed is not None:
+        found = sealed_verdict(sealed, entry.task_id, end.status, end.answer, end.last_error)
+        if found is not None:
+            verdict, source = found, "sealed"
     if truth is not None:
+        source = "scored"
         verdict = verdict_for(end.status, end.answer, end.last_error, truth, scorer=scorer)
     return SampleResult(
         task_id=entry.task_id,
@@ -127,7 +145,7 @@ def _result(entry: Entry, end: End, truth: str | None, scorer: Scorer) -> Sample
         level=entry.level,
         status=end.status,
         verdict=verdict,
-        verdict_source="recorded" if truth is None else "scored",
+        verdict_source=source,  # type: ignore[arg-type]
         answer=end.answer,
         steps=end.totals.model,
         cassette=entry.cassette,
@@ -169,3 +187,25 @@ def _explained(result: SampleResult, end: End, truth: str, show: bool) -> dict[s
 def totals(results: list[SampleResult]) -> dict[str, int]:
     """Verdicts by name."""
     return dict(Counter(result.verdict for result in results))
+
+
+def seal_truths(store: Store, name: str, *, dataset: Dataset | None = None) -> int:
+    """Put a sealed answer key for a run's samples into the store; how many it holds.
+
+    With it, people who do not hold the data set can compute the verdicts. LackError when the
+    truths are not on this machine.
+    """
+    from harness import sealing
+
+    with store.writer(name):
+        run = read_run(store, name)
+        known = known_truths(run, dataset, lambda line: None)
+        if not known:
+            raise LackError(
+                f"the truths of {run.dataset.id!r} are not on this machine", hint="--dataset DIR"
+            )
+        ids = {entry.task_id for entry in run.samples}
+        key = sealing.seal({task_id: known[task_id] for task_id in ids if task_id in known})
+        run.sealed_key = store.put(sealing.encode(key))
+        write_run(store, run)
+        return len(key.truths)

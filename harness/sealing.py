@@ -67,7 +67,9 @@ class SealedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 def seal(truths: Mapping[str, str]) -> SealedKey:
     """A key for truths by task id (`?` where withheld)."""
-    return SealedKey(truths=[_seal(task_id, truths[task_id]) for task_id in sorted(truths)])
+    return SealedKey(
+        cost=COST, truths=[_seal(task_id, truths[task_id]) for task_id in sorted(truths)]
+    )
 
 
 def encode(key: SealedKey) -> bytes:

@@ -238,7 +238,7 @@ def _end(line: End) -> Iterator[str]:
         f"{totals.input_tokens} + {totals.output_tokens} tokens"
     )
     if totals.maybe_paid:
-        yield f"  {totals.maybe_paid} requests were in flight when the recording died, and sent again"
+        yield f"  {totals.maybe_paid} requests were in flight when a recording died; sent again"
     if not line.replayable:
         yield "  NOT REPLAYABLE: the loop does not follow this cassette"
 

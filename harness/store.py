@@ -185,7 +185,8 @@ class Store:
     def remove_journals(self, run: str) -> None:
         """Remove a run's unfinished recordings."""
         for name in self.files.listing(f"journal/{check_run_name(run)}"):
-            self.files.remove(name)
+            if not name.endswith("/.lock"):  # or a new lock could be held beside the old one
+                self.files.remove(name)
 
     # --------------------------------------------------------------------------------- journals
 

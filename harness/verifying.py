@@ -17,7 +17,7 @@ from harness.records import (
     failure_digest,
     reply_digest,
 )
-from harness.replaying import check_sample
+from harness.replaying import check_sample, sealed_key
 from harness.runfile import read_run
 from harness.store import Store, object_name, sample_key
 
@@ -40,6 +40,12 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
     except HarnessError as error:
         yield str(error), True
         return
+    if run.sealed_key is not None:
+        used.add(run.sealed_key)
+        try:
+            sealed_key(store, run)
+        except DamageError as error:
+            yield str(error), True
     good = 0
     for entry in run.samples:
         if entry.cassette is None:

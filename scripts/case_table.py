@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which test covers which field report: writes docs/cases.md; with --check, fails when one has none.
+"""Which test covers which field report: writes docs/cases.md; --check fails when one has none.
 
 A report's id (A01, C13, …) stands in the name, docstring, parameters or body of the tests that
 cover it.

@@ -15,9 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 
-from harness import canonical, dialogue
+from harness import canonical, dialogue, sealing
 from harness.errors import ModelError
 from harness.exchange import FORMAT as WIRE
 from harness.records import (
@@ -33,6 +34,7 @@ from harness.records import (
     ValueRequest,
     assistant_message,
 )
+from harness.runfile import read_run, write_run
 from harness.store import LAYOUT, PREFIX, Store, journal_path, object_path, run_path, sample_key
 from harness.world import World
 from tests.commands import Commands
@@ -147,6 +149,11 @@ def record_rich(folder: Path) -> None:
         harness.record(*only_a, "--retry-errors", backend=RichBackend())
         with pytest.raises(Killed):
             harness.record(*OPTIONS, backend=RichBackend(dying))
+        patched.setattr(sealing, "COST", 2)  # the slow hash, but quick
+        key = msgspec.structs.replace(sealing.seal({"a": "a", "b": "x"}), cost=2)
+        run = read_run(harness.store, "r")
+        run.sealed_key = harness.store.put(sealing.encode(key))
+        write_run(harness.store, run)
 
 
 @cache
@@ -167,6 +174,7 @@ def _recorded() -> Parts:
             "parent": parent,
             "journal": _lines(store.read_journal("r", sample_key("b", 1)) or b""),
             "wire": json.loads(store.get(wire)),
+            "key": json.loads(store.get(run["sealed_key"])),
             # the other run as it is: file name → bytes
             "files": {
                 path: store.files.read(path)
@@ -184,7 +192,7 @@ def parts() -> Parts:
     return copy.deepcopy(_recorded())
 
 
-CHANGEABLE = ("layout", "run", "child", "parent", "journal", "wire")
+CHANGEABLE = ("layout", "run", "child", "parent", "journal", "wire", "key")
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
@@ -223,7 +231,10 @@ def assemble(folder: Path, given: Parts) -> None:
     # an object's name is found in what names it as text: no need to know where it stands
     kept = _recorded()
     first = next(line["meta"]["wire"][0] for line in kept["parent"] if line.get("meta"))
-    names = {first: put(_bytes(given["wire"]))}
+    names = {
+        first: put(_bytes(given["wire"])),
+        kept["run"]["sealed_key"]: put(_bytes(given["key"])),
+    }
 
     def named(value: Any) -> bytes:
         data = _bytes(value)

@@ -911,6 +911,7 @@ QUIRKS: dict[str, Quirk] = {
         error=r"no chat completion: “\(a web page\) Portal”",
     ),
     "other-json": both(Answer.json({"status": "ok"}), error="no chat completion"),
+    "other-stream": Quirk((), (Answer.sse({"status": "ok"}),), error="no chat completion"),
     "redirect": Quirk(
         (Answer(307, {"location": "/v1/chat/completions"}), OK_WHOLE),
         (Answer(307, {"location": "/v1/chat/completions"}), OK_STREAM),

@@ -20,7 +20,7 @@ literals = st.one_of(
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), any_text, literals.map(NumberLiteral)),
     lambda inner: st.lists(inner) | st.dictionaries(any_text, inner),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 

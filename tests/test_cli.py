@@ -308,3 +308,27 @@ def test_the_module_runs_and_a_closed_pipe_is_no_traceback(folder: Path) -> None
         capture_output=True, text=True, env=environment,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
+
+
+def test_a_sealed_key_scores_where_the_truths_are_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.sealing.COST", 2)
+    assert run("seal-truths", "r", "--dataset", "data").exit_code == 0
+    monkeypatch.setenv("HARNESS_CACHE", str(folder / "empty"))
+    (folder / "data").rename(folder / "gone")
+    for command in ("replay", "score"):
+        result = run(command, "r", "--json")
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert {sample["verdict_source"] for sample in found["samples"]} == {"sealed"}
+        assert [sample["verdict"] for sample in found["samples"]] == ["right", "wrong", "right"]
+    assert run("verify").exit_code == 0
+    assert run("gc").stdout.startswith("0 objects")
+    assert run("bundle", "r", "-o", "b").exit_code == 0
+    assert run("unbundle", "b", "--store", "other").exit_code == 0
+    found = json.loads(run("score", "r", "--json", "--store", "other").stdout)
+    assert {sample["verdict_source"] for sample in found["samples"]} == {"sealed"}
+    result = run("seal-truths", "r")
+    assert result.exit_code == 3
+    assert "--dataset" in result.stderr

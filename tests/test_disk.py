@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-
 from harness.records import BashReply, BashRequest, Reply, Request, Sample
 from harness.runfile import read_run
 from harness.store import Store, journal_path, object_path, sample_key
@@ -102,7 +101,11 @@ def test_a_full_disk_is_told_and_nothing_recorded_is_lost(cli: Commands, tmp_pat
         assert "what was recorded before is kept" in result.stderr
         assert "run the same command again" in result.stderr
         store = Store(disk / "st")
-        assert [entry.status for entry in read_run(store, "r").samples] == ["ok", "missing", "missing"]
+        assert [entry.status for entry in read_run(store, "r").samples] == [
+            "ok",
+            "missing",
+            "missing",
+        ]
         replayed = json.loads(cli("replay", *at, "--task-id", "a", "--json").stdout)
         assert replayed["samples"][0]["identical"] is True
         assert "NOT" not in cli("show", "r", "a", *at).stdout
@@ -175,14 +178,15 @@ def test_a_read_only_store_is_read_and_refuses_the_rest_in_one_line(read_only: C
     ):  # fmt: skip
         read_only(*args)
     backend = Backend()
-    for args in (
+    writing: list[tuple[str, ...]] = [
         recording("r"), recording("new"), ("gc",), ("rm", "r"),
         ("replay", "r", "--match-on", "model", "--as", "l"),
         ("unbundle", "r.bundle", "--as", "u"),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for refused in writing:
         read_only.backend = backend
-        result = read_only(*args, status=3)
-        assert "cannot be written" in result.stderr, args
+        result = read_only(*refused, status=3)
+        assert "cannot be written" in result.stderr, refused
     assert backend.asked == []  # nothing is paid that cannot be kept
     assert everything(read_only.folder / "st") == before
 
@@ -385,9 +389,12 @@ def test_sixteen_readers_beside_a_recorder(cli: Commands) -> None:
     readers = [
         subprocess.Popen(
             [sys.executable, "-c", READER, str(cli.folder / "st"), str(stop)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env=environment,
-        )  # fmt: skip
+        )
         for _ in range(16)
     ]
     try:
@@ -444,5 +451,3 @@ def test_no_module_asks_what_time_it_is_but_for_metadata() -> None:
         "live/backend.py", "live/model.py", "live/faults.py", "live/waits.py", "live/owner.py",
         "live/hub.py", "live/hub_clients.py",
     }, asking  # fmt: skip
-
-

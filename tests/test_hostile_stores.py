@@ -10,24 +10,24 @@ from __future__ import annotations
 import ast
 import json
 import os
-import random
-import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from click.testing import Result
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.bundling import write_bundle
 from harness.cassette import Tape, decode_lines, read_cassette
-from harness.errors import DamageError, HarnessError
-from harness.records import Settings
+from harness.errors import DamageError
+from harness.records import BashReply, BashRequest, Settings
 from harness.runfile import read_run, write_run
-from harness.store import Store, journal_path, object_path, run_path, sample_key
+from harness.store import Store, journal_path, object_path, sample_key
 from tests import hostile
 from tests.commands import NOWHERE, Commands, command, recording
 from tests.hostile import STEERING, all_places, assemble, change, parts
@@ -60,6 +60,9 @@ READING: list[tuple[str, ...]] = [
     ("diff", "s", "r", "--json"),
     ("gc", "--dry-run"),
     ("bundle", "r", "-o", "r.bundle"),
+    ("export", "r", "--format", "jsonl", "-o", "r.jsonl"),
+    ("export", "s", "--format", "leaderboard", "--traces", "-o", "-"),
+    ("export", "r", "--format", "leaderboard", "--traces", "--pad", "-o", "-"),
 ]
 """Commands that change nothing in the store."""
 
@@ -200,7 +203,9 @@ def test_numbers_that_are_none(cli: Commands) -> None:
     """NaN, infinities, numbers beyond all bounds: no JSON, whatever Python's own reader says."""
     original = cli.store.get(entry(cli).cassette or "")
     for number in (b"NaN", b"-Infinity", b"1e999", b"9" * 5000):
-        line = b'{"type":"value","digest":"00","request":{"name":"\\ud800"},"reply":' + number + b"}"
+        line = (
+            b'{"type":"value","digest":"00","request":{"name":"\\ud800"},"reply":' + number + b"}"
+        )
         first, _, rest = original.partition(b"\n")
         name = cli.store.put(first + b"\n" + line + b"\n" + rest)
         point_to(cli, name)
@@ -222,10 +227,21 @@ def point_to(cli: Commands, cassette: str) -> None:
     write_run(cli.store, run)
 
 
-# ------------------------------------------------------------------------------- names that lead out
+# -------------------------------------------------------------------- names that lead out
 
 UP = "../" * 12 + "etc/passwd"
-NAMES = [UP, "/etc/passwd", "..", ".", "a/../../b", "C:\\x", "\\\\host\\x", "a\0b", "%2e%2e%2f", "\n"]
+NAMES = [
+    UP,
+    "/etc/passwd",
+    "..",
+    ".",
+    "a/../../b",
+    "C:\\x",
+    "\\\\host\\x",
+    "a\0b",
+    "%2e%2e%2f",
+    "\n",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -254,7 +270,9 @@ def test_a_task_id_or_a_file_name_on_a_tape_leads_nowhere(
     header["sample"] = sample
     run = read_run(cli.store, "r")
     run.samples[0].task_id = name
-    run.samples[0].cassette = cli.store.put(json.dumps(header).encode() + b"\n" + b"".join(lines[1:]))
+    run.samples[0].cassette = cli.store.put(
+        json.dumps(header).encode() + b"\n" + b"".join(lines[1:])
+    )
     write_run(cli.store, run)
     key = sample_key(name, 1)
     assert "/" not in key
@@ -262,8 +280,7 @@ def test_a_task_id_or_a_file_name_on_a_tape_leads_nowhere(
     for args in (("replay", "r"), ("show", "r"), ("verify",), ("score",), ("show", "r", name)):
         decent(cli(*args, status=None), args)
     # a fork writes a journal and a cassette for that sample
-    args = ("replay", "r", "--match-on", "model", "--as", "f")
-    decent(cli(*args, status=None), args)
+    decent_all([("replay", "r", "--match-on", "model", "--as", "f")])
     assert everything(cli.folder / "data") == outside
     written = {path.name for path in cli.folder.iterdir()}
     assert written <= {"data", "st"}, written
@@ -278,7 +295,9 @@ def test_an_object_name_leads_nowhere(cli: Commands, name: str, place: str) -> N
         point_to(cli, name)
     else:
         lines = cli.store.get(entry(cli).cassette or "").splitlines(keepends=True)
-        at = 0 if place == "parent" else next(i for i, x in enumerate(lines) if b'"model"' in x[:20])
+        at = (
+            0 if place == "parent" else next(i for i, x in enumerate(lines) if b'"model"' in x[:20])
+        )
         line = json.loads(lines[at])
         if place == "parent":
             line["parent"] = {"cassette": name, "lines": 1, "effects": 0}
@@ -358,8 +377,6 @@ def test_what_is_no_file_is_told_at_once(cli: Commands, where: str, kind: str) -
     elif kind == "fifo":
         os.mkfifo(place)
     else:
-        import socket
-
         with socket.socket(socket.AF_UNIX) as found:
             os.chdir(place.parent)  # the name of a socket may not be long
             found.bind(place.name)
@@ -397,7 +414,9 @@ def test_a_million_levels(cli: Commands, place: str, nested: str) -> None:
             files.write(journal_path("r", sample_key("a", 1)), lines[0] + data + b"\n")
         else:
             at = {"header": 0, "line": 2, "end": -1}[place]
-            lines[at] = b'{"type":"value","digest":"","request":{"name":""},"reply":' + data + b"}\n"
+            lines[at] = (
+                b'{"type":"value","digest":"","request":{"name":""},"reply":' + data + b"}\n"
+            )
             point_to(cli, cli.store.put(b"".join(lines)))
         for args in (("verify",), ("replay", "r"), ("score", "r"), ("show", "r", "a"), ("gc",)):
             result = cli(*args, status=None)
@@ -417,12 +436,12 @@ def test_a_value_that_is_read_but_cannot_be_worked_on(cli: Commands, depth: int)
     at = next(i for i, line in enumerate(lines) if line.startswith(b'{"type":"message"'))
     lines[at] = b'{"type":"message","message":{"role":"user","content":' + deep + b"}}\n"
     point_to(cli, cli.store.put(b"".join(lines)))
-    for args in (
+    commands: list[tuple[str, ...]] = [
         ("verify",), ("replay", "r"), ("show", "r", "a"), ("diff", "r", "r"),
         ("replay", "r", "--agent", "tests.hostile:other"), ("bundle", "r", "-o", "x.bundle"),
         ("replay", "r", "--match-on", "model", "--as", "l"), recording("r", "--retry-errors"),
-    ):  # fmt: skip
-        decent(cli(*args, status=None), args)
+    ]  # fmt: skip
+    decent_all(commands)
     assert cli("verify", status=None).exit_code == 1
 
 
@@ -440,9 +459,11 @@ def test_a_very_long_line(cli: Commands, kind: str, megabytes: int) -> None:
     for args in (("verify", "r"), ("replay", "r"), ("show", "r", "a"), ("score", "r")):
         result = cli(*args, status=None)
         assert len(result.output) < 100_000, args
-        assert result.exit_code == (0 if args[0] in ("score", "show") and kind != "garbage" else 1) or (
-            args[0] == "score"
-        ), (args, result.output[:500])
+        # the line has a digest that is not its own, or is no JSON; answers stand in the last line
+        if args[0] in ("verify", "replay") or (args[0] == "show" and kind == "garbage"):
+            assert result.exit_code == 1, (args, result.output[:500])
+        else:
+            assert result.exit_code == 0, (args, result.output[:500])
 
 
 def test_a_file_beyond_the_bound_is_not_read(
@@ -461,7 +482,7 @@ def test_a_file_beyond_the_bound_is_not_read(
 
 
 def chain(cli: Commands, length: int) -> None:
-    """A run whose cassette has that many parents, each keeping all but the end of the one before."""
+    """Give the run's cassette that many parents; each child keeps all but its parent's end."""
     name = entry(cli).cassette or ""
     lines = cli.store.get(name).splitlines(keepends=True)
     kept = len(lines) - 1
@@ -470,8 +491,6 @@ def chain(cli: Commands, length: int) -> None:
         header["parent"] = {"cassette": name, "lines": kept, "effects": 0}
         data = json.dumps(header, separators=(",", ":")).encode() + b"\n" + end
         kept += 1
-        from hashlib import sha256
-
         name = "sha256:" + sha256(data).hexdigest()
         path = cli.folder / "st" / object_path(name)
         path.parent.mkdir(exist_ok=True)
@@ -490,7 +509,8 @@ def test_ten_thousand_parents(cli: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"), [(0, "no line 0"), (-1, "no line -1"), (99, "no line 99"), (10**9, "no line")]
+    ("lines", "told"),
+    [(0, "no line 0"), (-1, "no line -1"), (99, "no line 99"), (10**9, "no line")],
 )
 def test_a_parent_that_is_too_short(cli: Commands, lines: int, told: str) -> None:
     name = entry(cli).cassette or ""
@@ -519,9 +539,10 @@ def unfolding(*contents: str) -> Tape:
         '{"type":"cassette","format":"gaia-harness-cassette","version":1,"sample":{"task_id":"a",'
         '"question":"?","level":1},"agent":{"name":"x","source":""}}'
     )
-    first = '{"type":"message","message":{"role":"user","content":"%s"}}' % ("x" * 100)
+    text = "x" * 100
+    first = json.dumps({"type": "message", "message": {"role": "user", "content": text}})
     more = [
-        '{"type":"message","message":{"role":"tool"},"content":%s}' % content
+        '{"type":"message","message":{"role":"tool"},"content":' + content + "}"
         for content in contents
     ]
     return Tape(decode_lines("\n".join([head, first, *more]).encode(), "x"), "x")
@@ -554,8 +575,6 @@ def test_a_text_that_refers_to_itself_is_damage(part: str) -> None:
 
 def nasty(sample: Any, request: Any) -> Any:
     """Steering characters in all that a model and a command can say."""
-    from harness.records import BashReply, BashRequest
-
     if isinstance(request, BashRequest):
         return BashReply(STEERING.encode(), STEERING.encode())
     if len(request.messages) > 4:

@@ -105,7 +105,8 @@ def test_what_needs_nothing_live_loads_nothing_live(folder: Path, args: Sequence
     loose = "--match-on" in args
     assert status == (1 if loose else 0), printed  # a looser replay is never identical
     assert printed
-    assert packages(loaded) & (NEVER | SELDOM) == set()
+    # the exact tests of `diff` come from scipy, which loads what it likes
+    assert packages(loaded) & (NEVER if args[0] == "diff" else NEVER | SELDOM) == set()
     assert not any(name.startswith(("harness.live", "harness.interop")) for name in loaded)
 
 

@@ -14,7 +14,7 @@ import pytest
 from harness import runfile
 from harness.bundling import read_bundle, write_bundle
 from harness.collecting import collect, unused
-from harness.dataset import Dataset
+from harness.dataset import Dataset, load
 from harness.errors import DamageError, DataError, HarnessError, UsageError
 from harness.records import Reply, Request, Sample
 from harness.replaying import replay_run
@@ -74,6 +74,21 @@ def test_gc_keeps_what_a_journal_stands_on(store: Store, data: Dataset) -> None:
     store.files.remove("runs/r.json")  # even where only the journal is left
     assert collect(store)[0] != []
     assert store.has(parent)
+
+
+def test_gc_keeps_the_parent_of_a_cassette_whose_question_is_no_utf_8(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its lines are written by another encoder, and are still a cassette's."""
+    dataset(tmp_path / "data", ROWS)
+    path = tmp_path / "data" / "2023" / "validation" / "metadata.jsonl"
+    path.write_text(path.read_text().replace("name of task", "name \\ud800 of task"))
+    odd = load(tmp_path / "data", id="odd")
+    take(store, config(odd), Backend(failing))
+    take(store, config(odd, retry_errors=True), Backend())
+    assert collect(store) == ([], 0)
+    assert len(store.objects()) == 4
+    assert clean(store)
 
 
 def test_a_run_file_that_cannot_be_read_stops_gc(chained: Store) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness import recording as recording_module
 from harness.errors import ModelError
 from harness.progress import Plain, progress_for
 from harness.records import ModelRequest, Reply, Request, Sample
+from harness.report import verdict_for
 from harness.runfile import read_run
 from harness.scorer import question_scorer
 from harness.store import Store
@@ -80,8 +80,8 @@ def test_errors_and_missing_samples_stay_in_the_denominator(cli: Commands) -> No
         counts = [metrics[name] for name in ("right", "wrong", "error", "missing")]
         assert (counts, metrics["num"]) == ([4, 4, 1, 1], 10), args
         assert metrics["mean_acc"] == 0.4
-    for args in (("replay", "r"), ("score", "r"), ("show", "r")):
-        shown = cli(*args).stdout
+    for command in ("replay", "score", "show"):
+        shown = cli(command, "r").stdout
         assert "4 right, 4 wrong" in shown
         assert "1 error, 1 missing" in shown
         assert "8 of 10 completed" in shown
@@ -127,13 +127,12 @@ def test_the_scorer_is_called_once_for_each_sample(
     folder(tmp_path, [("a", 1, "a"), ("b", 2, "x"), ("c", 3, "c")])
     cli = Commands(tmp_path, monkeypatch)
     scored: list[object] = []
-    original = recording_module.verdict_for
 
     def counted(*args: Any) -> Any:
         scored.append(args)
-        return original(*args)
+        return verdict_for(*args)
 
-    monkeypatch.setattr(recording_module, "verdict_for", counted)
+    monkeypatch.setattr("harness.recording.verdict_for", counted)
     cli.record("--epochs", "1")
     assert len(scored) == 3
     cli.record()  # a finished run is not scored again
@@ -470,7 +469,8 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
     files = cli.store.files
     run = json.loads(files.read("runs/r.json"))
     if place == "layout":
-        files.write("layout.json", files.read("layout.json").replace(b'"version": 1', b'"version": 2'))
+        layout = files.read("layout.json")
+        files.write("layout.json", layout.replace(b'"version": 1', b'"version": 2'))
     elif place == "run":
         files.write("runs/r.json", json.dumps({**run, "version": 2}).encode())
     else:
@@ -540,5 +540,3 @@ def test_what_no_run_uses_is_listed_and_two_branches_do_not_meet(
     assert Store(tmp_path / "st").all_journals() == []
     cli("verify")
     assert all(s["identical"] for s in report(cli("replay", "left", "--json"))["samples"])
-
-

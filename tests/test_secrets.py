@@ -260,7 +260,7 @@ def test_a_short_key_destroys_no_text(
     [
         ("--prompt-template", ("--prompt-template", "template")),
         ("-g", ("-g", f'extra_body={{"a": [{json.dumps(KEY)}]}}')),
-        ("-g", ("-g", f'extra_body={{{json.dumps(KEY)}: 1}}')),
+        ("-g", ("-g", f"extra_body={{{json.dumps(KEY)}: 1}}")),
         ("-g", ("-g", f'extra_body={{"a": "{base64.b64encode(KEY.encode()).decode()}"}}')),
         ("--model", ("--model", f"model-{KEY}")),
         ("the sandbox's settings.image", ("--docker-image", f"r/{KEY}")),

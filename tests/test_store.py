@@ -726,6 +726,18 @@ def test_locks_between_processes(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_survives_the_removal_of_what_it_guards(tmp_path: Path) -> None:
+    """Removing the journals of a run must not let a second writer in beside the first."""
+    store = Store(tmp_path)
+    store.create()
+    store.open_journal("r", "k").append(b"x\n", durable=True)
+    with store.writer("r"):
+        store.remove_run("r")
+        assert store.journals("r") == []
+        with pytest.raises(UsageError), store.writer("r"):
+            pass
+
+
 def test_a_refused_writer_lets_go_of_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.create()

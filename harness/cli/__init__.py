@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "look",
     "diff": "compare",
     "verify": "keep",
+    "seal-truths": "score",
     "export": "export",
     "bundle": "keep",
     "unbundle": "keep",

@@ -109,3 +109,23 @@ def _flip_line(flip: Flip) -> str:
         f"  {flip.task_id} epoch {flip.epoch}  level {flip.level}  {flip.kind or '?'}  "
         f"{flip.old} → {flip.new}{shown}"
     )
+
+
+@click.command()
+@click.argument("run")
+@store_option
+@click.option("--dataset", metavar="mini|DIR", help="Where the truths are.")
+def seal_truths(run: str, store_path: str, dataset: str | None) -> None:
+    """Store a sealed answer key for RUN: verdicts can be computed from it, truths not read.
+
+    What it resists and what not: docs/scoring.md.
+    """
+    from harness.scoring import seal_truths as seal
+
+    store = open_store(store_path)
+    data = None
+    if dataset is not None:
+        from harness.config import load_dataset
+
+        data = load_dataset(dataset)
+    emit(f"run {run}: {seal(store, run, dataset=data)} truths sealed")

@@ -95,7 +95,7 @@ class Model:
             latency = time.monotonic() - started
             if report is not None:
                 for exchange in exchanges:
-                    report(exchanges[0])
+                    report(exchange)
             label = 200 if isinstance(outcome, Merged) else outcome.label
             key = "status" if isinstance(label, int) else "error"
             attempts.append({key: label, "waited": 0.0})

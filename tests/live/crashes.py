@@ -1,6 +1,6 @@
 """Kill recordings at random instants and prove that nothing paid is lost or paid again.
 
-    python -m tests.live.crashes --kills 200 --log docs/evidence/crashes.txt      the long profile
+python -m tests.live.crashes --kills 200 --log docs/evidence/crashes.txt      the long profile
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from pathlib import Path
 from harness.cassette import read_cassette
 from harness.runfile import read_run
 from harness.store import Store
-from tests.live.line import Policy, command, containers_of, environment, harness, policy, recording
+from tests.live.line import (
+    RUN,
+    Policy,
+    command,
+    containers_of,
+    environment,
+    harness,
+    policy,
+    recording,
+)
 
 # tasks whose recorded commands print the same every time
 TASKS = (
@@ -47,7 +56,7 @@ def trajectories(store: Path) -> dict[str, str]:
     """Trajectory digest by task id, from the sealed cassettes."""
     found = {}
     opened = Store(store)
-    for entry in read_run(opened, "t").samples:
+    for entry in read_run(opened, RUN).samples:
         assert entry.cassette is not None, entry.task_id
         end = read_cassette(opened, entry.cassette, entry.task_id).end
         assert end is not None
@@ -59,7 +68,7 @@ def maybe_paid(store: Path) -> dict[str, int]:
     """How many requests of each sample were sent without a reply that came back, as recorded."""
     opened = Store(store)
     found = {}
-    for entry in read_run(opened, "t").samples:
+    for entry in read_run(opened, RUN).samples:
         assert entry.cassette is not None
         end = read_cassette(opened, entry.cassette, entry.task_id).end
         assert end is not None
@@ -81,7 +90,8 @@ def crash_test(folder: Path, kills: int, seed: int, say: Say) -> None:
     while killed < kills:
         round_number += 1
         store, log = folder / f"round{round_number}", folder / f"log{round_number}"
-        with policy(folder / f"server{round_number}", "--log", str(log), "--delay", "0.3") as server:
+        slow = ("--log", str(log), "--delay", "0.3")
+        with policy(folder / f"server{round_number}", *slow) as server:
             here = 0
             while True:
                 process = subprocess.Popen(
@@ -105,7 +115,7 @@ def crash_test(folder: Path, kills: int, seed: int, say: Say) -> None:
         say(f"round {round_number}: {here} kills, {killed} in all; {_told(store, log)}")
     done = harness("clean")
     assert done.returncode == 0
-    assert containers_of("t") == []
+    assert containers_of(RUN) == []
     say(f"{killed} kills: no recorded reply was asked for again; trajectories are the undisturbed")
 
 

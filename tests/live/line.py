@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
+RUN = f"t{os.getpid()}"
+"""Name of the runs of this process: other workers look for containers of their own."""
 PER_SAMPLE = 120.0
 """Seconds after which a command under test is given up."""
 
@@ -86,7 +88,7 @@ def harness(
     )
 
 
-def recording(store: Path, server: Policy, *more: str, run: str = "t") -> list[str]:
+def recording(store: Path, server: Policy, *more: str, run: str = RUN) -> list[str]:
     """The arguments of a recording over `mini` as the demo makes it."""
     return [
         "record", "--run", run, "--store", str(store), "--dataset", "mini",

@@ -152,6 +152,17 @@ def test_c14_image_that_cannot_be_pulled(
     assert "\n" not in caught.value.message
 
 
+def test_c14_image_with_a_layer_that_is_gone(registry: Registry, docker_client: Client) -> None:
+    """Here the engine reports the error within its progress."""
+    registry.manifest, blobs = one_layer_image(b"\0" * 10240)
+    registry.blobs = {digest: blob for digest, blob in blobs.items() if blob.startswith(b"{")}
+    reference = f"{registry.address}/gaia/half:1"
+    with pytest.raises(LackError) as caught:
+        preflight(image=reference)
+    assert caught.value.message.startswith(f"image {reference} cannot be had: ")
+    assert "No such image" not in caught.value.message
+
+
 def test_c14_registry_that_is_not_there(docker_client: Client) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

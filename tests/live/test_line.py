@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.line import (
+    RUN,
     command,
     containers_of,
     environment,
@@ -37,12 +38,12 @@ def test_recorded_once_replayed_anywhere(tmp_path: Path, stream: str) -> None:
         )  # fmt: skip
     assert recorded.returncode == 0, recorded.stderr
     assert "\r" not in recorded.stderr
-    assert containers_of("t") == []
+    assert containers_of(RUN) == []
     before = samples(recorded.stdout)
     assert len(before) == 5
     (tmp_path / "st").rename(tmp_path / "moved")
     replayed = harness(
-        "replay", "t", "--store", str(tmp_path / "moved"), "--json",
+        "replay", RUN, "--store", str(tmp_path / "moved"), "--json",
         cwd=tmp_path, HOME=str(tmp_path), **offline(tmp_path),
     )  # fmt: skip
     assert replayed.returncode == 0, replayed.stderr
@@ -54,7 +55,7 @@ def test_recorded_once_replayed_anywhere(tmp_path: Path, stream: str) -> None:
         assert after[key]["verdict"] == sample["verdict"]
         assert after[key]["verdict_source"] == "scored"
     for command_name in ("score", "verify", "ls", "show"):
-        arguments = [] if command_name == "ls" else ["t"]
+        arguments = [] if command_name == "ls" else [RUN]
         done = harness(
             command_name, *arguments, "--store", str(tmp_path / "moved"), **offline(tmp_path)
         )
@@ -79,14 +80,14 @@ def test_what_leaves_the_tape_touches_nothing_live(tmp_path: Path) -> None:
         paid = server.completions()
         (tmp_path / "template").write_text("{question} Be quick.\n\n{file}")
         done = harness(
-            "replay", "t", "--store", str(store), "--prompt-template", str(tmp_path / "template")
+            "replay", RUN, "--store", str(store), "--prompt-template", str(tmp_path / "template")
         )
         assert done.returncode == 1
         assert "diverges at step 1" in done.stderr
         assert "{+" in done.stderr
         assert "Be quick" in done.stderr
         assert server.completions() == paid
-        assert containers_of("t") == []
+        assert containers_of(RUN) == []
 
 
 def test_interrupted_once_keeps_what_is_finished(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_interrupted_once_keeps_what_is_finished(tmp_path: Path) -> None:
         partial = json.loads(stdout)
         assert partial["notes"][0].startswith("cancelled")
         assert 2 <= partial["metrics"]["num"] - partial["metrics"]["missing"] < 8
-        assert containers_of("t") == []
+        assert containers_of(RUN) == []
         resumed = harness(*arguments)
         assert resumed.returncode == 0, resumed.stderr
         assert server.completions() == 2 * calls
@@ -143,7 +144,7 @@ def test_interrupted_twice_ends_at_once_and_leaves_valid_files(tmp_path: Path) -
         assert process.returncode == 130
         assert harness("verify", "--store", str(store)).returncode == 0
         assert harness("clean").returncode == 0
-        assert containers_of("t") == []
+        assert containers_of(RUN) == []
 
 
 MORSE = "ce61ca41-acdf-502c-9d77-a55fb647c246"
@@ -176,8 +177,8 @@ def test_a_server_that_is_gone_ends_samples_as_errors(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert json.loads(done.stdout)["metrics"]["error"] == 2
     assert harness(*arguments, "--ignore-errors").returncode == 0
-    assert harness("replay", "t", "--store", str(tmp_path / "st")).returncode == 0
-    assert containers_of("t") == []
+    assert harness("replay", RUN, "--store", str(tmp_path / "st")).returncode == 0
+    assert containers_of(RUN) == []
 
 
 def test_the_host_does_not_show_in_the_store(tmp_path: Path) -> None:

@@ -363,6 +363,14 @@ def test_exchange(make: MakeModel, server: QuirkServer) -> None:
     }
 
 
+def test_exchanges_of_a_redirect(make: MakeModel) -> None:
+    """One attempt can make two exchanges; both are kept, in order."""
+    exchanges: list[Exchange] = []
+    _, about = make("redirect", on_exchange=exchanges.append).complete(HELLO)
+    assert [e.status for e in exchanges] == [307, 200]
+    assert len(about["attempts"]) == 1
+
+
 def test_exchange_of_a_stream(make: MakeModel) -> None:
     """A stream is kept as it came, comments and line ends included; a cut one up to the cut."""
     exchanges: list[Exchange] = []

@@ -145,10 +145,10 @@ def test_a_canary_over_http_is_found_nowhere(
     transcript = outputs[2]
     assert transcript.count(MARK) > 8  # each spelling that the shell printed, and the texts
     assert "1 of the secrets" not in done.stderr
-    for key in ({}, {"OPENAI_API_KEY": "sk-of-somebody-else-entirely"}):
+    for key in ("", "sk-of-somebody-else-entirely"):
         replayed = harness(
-            "replay", "r", "--store", "st", "--json", cwd=tmp_path,
-            OPENAI_BASE_URL="http://127.0.0.1:9/v1", **key,
+            "replay", "r", "--store", "st", "--json", cwd=tmp_path, OPENAI_API_KEY=key,
+            OPENAI_BASE_URL="http://127.0.0.1:9/v1",
         )  # fmt: skip
         assert replayed.returncode == 0, replayed.stderr
         for sample in json.loads(replayed.stdout)["samples"]:

@@ -48,7 +48,8 @@ def covering() -> dict[str, list[str]]:
                 first -= 1
             text = "\n".join(lines[first - 1 : node.end_lineno])
             name = f"{path.relative_to(ROOT).as_posix()}::{node.name}"
-            for report in sorted(_named(text) & known):
+            in_name = {a.upper() + n for a, n in re.findall(r"_([a-g])(\d\d)(?=_|$)", node.name)}
+            for report in sorted((_named(text) | in_name) & known):
                 found[report].append(name)
             lines[first - 1 : node.end_lineno] = [""] * len(lines[first - 1 : node.end_lineno])
         # what stands outside of every test: tables of cases that several tests run through

@@ -169,7 +169,7 @@ def test_an_unfinished_fork_is_continued(store: Store, data: Dataset) -> None:
 
     def dying(sample: Sample, request: Request) -> Reply:
         if len(asked) == 5:
-            return Dies("gone")  # type: ignore[return-value]
+            return Dies("gone")
         asked.append(request.kind)
         return counting(sample, request)
 

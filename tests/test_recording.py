@@ -353,7 +353,7 @@ def test_overwrite_replaces_the_old_run_only_when_the_new_one_is_complete(
 ) -> None:
     take(store, config(data), Backend())
     old = store.read_run("r")
-    changed = {"loop": Settings(model="another"), "overwrite": True}
+    changed: dict[str, Any] = {"loop": Settings(model="another"), "overwrite": True}
     stop = threading.Event()
     take(store, config(data, **changed), Backend(), progress=Stopping(stop), stop=stop)
     assert store.read_run("r") == old

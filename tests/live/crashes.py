@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -165,4 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

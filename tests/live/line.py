@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,10 @@ def command(*args: str) -> list[str]:
 
 
 def harness(
-    *args: str, timeout: float = PER_SAMPLE, cwd: Path | None = None, **more: str
+    *args: str,
+    timeout: float = PER_SAMPLE,
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `harness` to its end."""
     return subprocess.run(
@@ -82,7 +85,7 @@ def harness(
         capture_output=True,
         text=True,
         timeout=timeout,
-        env=environment(**more),
+        env=environment(**(variables or {})),
         cwd=cwd,
         check=False,
     )

@@ -44,7 +44,7 @@ def test_recorded_once_replayed_anywhere(tmp_path: Path, stream: str) -> None:
     (tmp_path / "st").rename(tmp_path / "moved")
     replayed = harness(
         "replay", RUN, "--store", str(tmp_path / "moved"), "--json",
-        cwd=tmp_path, HOME=str(tmp_path), **offline(tmp_path),
+        cwd=tmp_path, variables={"HOME": str(tmp_path), **offline(tmp_path)},
     )  # fmt: skip
     assert replayed.returncode == 0, replayed.stderr
     after = samples(replayed.stdout)
@@ -57,8 +57,9 @@ def test_recorded_once_replayed_anywhere(tmp_path: Path, stream: str) -> None:
     for command_name in ("score", "verify", "ls", "show"):
         arguments = [] if command_name == "ls" else [RUN]
         done = harness(
-            command_name, *arguments, "--store", str(tmp_path / "moved"), **offline(tmp_path)
-        )
+            command_name, *arguments, "--store", str(tmp_path / "moved"),
+            variables=offline(tmp_path),
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
 
@@ -154,7 +155,7 @@ def test_a_dead_daemon_is_said_before_anything_is_paid(tmp_path: Path) -> None:
     with policy(tmp_path / "server") as server:
         done = harness(
             *recording(tmp_path / "st", server, "--limit", "1"),
-            DOCKER_HOST=f"unix://{tmp_path}/no.sock",
+            variables={"DOCKER_HOST": f"unix://{tmp_path}/no.sock"},
         )
         assert done.returncode == 3
         assert "Traceback" not in done.stderr
@@ -186,8 +187,10 @@ def test_the_host_does_not_show_in_the_store(tmp_path: Path) -> None:
     with policy(tmp_path / "server") as server:
         done = harness(
             *recording(tmp_path / "st", server, "--limit", "3"),
-            OPENAI_API_KEY="sk-canary-0123456789abcdef",
-            CANARY_OF_THE_HOST="canary-in-the-environment",
+            variables={
+                "OPENAI_API_KEY": "sk-canary-0123456789abcdef",
+                "CANARY_OF_THE_HOST": "canary-in-the-environment",
+            },
         )
     assert done.returncode == 0, done.stderr
     for path in (tmp_path / "st").rglob("*"):

@@ -122,7 +122,7 @@ def test_a_canary_over_http_is_found_nowhere(
         "--debug", "record", "--run", "r", "--store", "st", "--dataset", "data", "--model",
         "leaky", "--api-url", server.url, "--sandbox", "local", "--mcp", "mcp.json", "--json",
         "-g", f"stream={stream}", "-g", "retry_interval=0.05", "--eval-batch-size", "2",
-        cwd=tmp_path, OPENAI_API_KEY=KEY,
+        cwd=tmp_path, variables={"OPENAI_API_KEY": KEY},
     )  # fmt: skip
     assert done.returncode == 4, done.stderr
     found = {sample["task_id"]: sample for sample in json.loads(done.stdout)["samples"]}
@@ -147,8 +147,8 @@ def test_a_canary_over_http_is_found_nowhere(
     assert "1 of the secrets" not in done.stderr
     for key in ("", "sk-of-somebody-else-entirely"):
         replayed = harness(
-            "replay", "r", "--store", "st", "--json", cwd=tmp_path, OPENAI_API_KEY=key,
-            OPENAI_BASE_URL="http://127.0.0.1:9/v1",
+            "replay", "r", "--store", "st", "--json", cwd=tmp_path,
+            variables={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
         )  # fmt: skip
         assert replayed.returncode == 0, replayed.stderr
         for sample in json.loads(replayed.stdout)["samples"]:

@@ -55,6 +55,8 @@ def shown_otherwise(tape: Tape, found: Difference, outputs: Sequence[str]) -> Li
         )
         return Likely(CLEANING, detail, found)
     end = common_suffix(old, new, start)
+    if len(old) == len(new) and old.lower() == new.lower():
+        return None  # the same cut, in another case
     if any(_goes_on(text, start, end, output) for text in (old, new) for output in outputs):
         limit = tape.header.settings.get("max_output_chars", Settings().max_output_chars)
         detail = (

@@ -84,7 +84,7 @@ class SampleError(HarnessError):
         ):
             if cls.kind == kind:
                 return cls(message)
-        return SampleError(f"{kind}: {message}")
+        return SampleError(message if kind == SampleError.kind else f"{kind}: {message}")
 
 
 class ModelError(SampleError):

@@ -420,6 +420,8 @@ class Recording:
             if len(self._unflushed) * 50 >= len(self.run.samples):
                 self.flush()
         self.progress.sample(result)
+        if end.failure is not None:
+            self.progress.note(f"  {end.failure.kind}: {end.failure.message}")
 
     def _check_budget(self) -> None:
         limit = self.config.settings.run_tokens
@@ -447,7 +449,9 @@ class Recording:
         ]
         notes = notes_of(self.run, results)
         if self.stop.is_set():
-            notes.insert(0, "cancelled: this report covers what was finished")
+            notes.insert(
+                0, "cancelled: this report covers what was finished; the same command goes on"
+            )
         report = RunReport(
             run=self.run.name,
             model=self.run.settings.loop.model,

@@ -322,7 +322,10 @@ class ToolCall(msgspec.Struct, frozen=True):
         if isinstance(value, ToolCall):
             return value
         function = value.get("function", value)
-        return cls(value["id"], function["name"], function["arguments"])
+        arguments = function["arguments"]
+        if not isinstance(arguments, str):
+            arguments = canonical.dumps(arguments).decode()
+        return cls(value["id"], function["name"], arguments)
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -439,6 +439,12 @@ def notes_of(
     drifted = sum(bool(result.drift) for result in results)
     if drifted:
         notes.append(f"{drifted} samples were continued in a sandbox that had drifted")
+    missing = sum(result.status == "missing" for result in results)
+    if missing:
+        notes.append(f"unfinished: {missing} samples are missing; the same record command goes on")
+    diverged = sum(result.divergence is not None for result in results)
+    if diverged:
+        notes.append(f"{diverged} samples diverged: their verdicts above are those of the record")
     followed = [result for result in results if result.identical is not None]
     if followed:
         same = sum(bool(result.identical) for result in followed)

@@ -19,6 +19,8 @@ def verify(runs: tuple[str, ...], store_path: str) -> None:
     from harness.verifying import verify_store
 
     store = open_store(store_path)
+    for run in runs:
+        store.read_run(run)  # a name that is wrong is no damage
     problems = 0
     for line, bad in verify_store(store, runs):
         problems += bad

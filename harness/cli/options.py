@@ -128,9 +128,12 @@ def read_template(path: str) -> str:
     """A prompt template's text; UsageError when it is no UTF-8."""
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read()
+            text = file.read()
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no UTF-8 text") from None
+    if "{question}" not in text:
+        raise UsageError(f"the prompt template {path} lacks {{question}}")
+    return text
 
 
 def mcp_servers(given: dict[str, Any]) -> tuple[Any, ...]:

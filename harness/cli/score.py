@@ -70,7 +70,7 @@ def score(
             emit(to_json(scored.report)[:-1] + f", {json.dumps(more)[1:]}")
         else:
             emit(f"{name}\n{table(scored.report)}")
-            for line in _lines(scored):
+            for line in _lines(scored, bool(scorer or against)):
                 emit(line)
         for finding in scored.findings:
             say(finding)
@@ -78,10 +78,12 @@ def score(
     sys.exit(1 if failed else 0)
 
 
-def _lines(scored: Scored) -> list[str]:
+def _lines(scored: Scored, compared: bool) -> list[str]:
     from harness.terminal import printable
 
     lines = [_flip_line(flip) for flip in scored.flips]
+    if compared and not scored.flips:
+        lines.append(f"0 of {len(scored.report.samples)} verdicts flip")
     if scored.flips:
         after: Counter[str] = Counter(result.verdict for result in scored.report.samples)
         lines.insert(0, f"{len(scored.flips)} verdicts flip:")

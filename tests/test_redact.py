@@ -76,6 +76,10 @@ def spellings(secret: str) -> dict[str, str]:
         found[f"stream {shift}"] = base64.b64encode(longer).decode()
         found[f"lines {shift}"] = base64.encodebytes(b"." * (40 + shift) + raw).decode()
         found[f"mime {shift}"] = found[f"lines {shift}"].replace("\n", "\r\n")
+        for name in ("lines", "mime"):
+            found[f"{name} in json {shift}"] = json.dumps(found[f"{name} {shift}"])
+            found[f"{name} in json twice {shift}"] = json.dumps(found[f"{name} in json {shift}"])
+    found["json twice"] = json.dumps(json.dumps(secret))
     return found
 
 
@@ -86,7 +90,7 @@ def still_there(text: str, secret: str) -> bool:
     )
     if any(secret in form for form in (text, unescaped, unquote(text), unquote_plus(text))):
         return True
-    joined = re.sub(r"[\r\n]", "", text).translate(str.maketrans("-_", "+/"))
+    joined = re.sub(r"[\r\n]|\\+[rn]", "", text).translate(str.maketrans("-_", "+/"))
     for run in re.findall(r"[A-Za-z0-9+/]{16,}", joined):
         for shift in range(4):
             part = run[shift:]

@@ -13,6 +13,7 @@ from harness.cassette import Tape, read_cassette
 from harness.dataset import UNKNOWN, Dataset
 from harness.divergence import Divergence, Place, summary
 from harness.errors import DamageError, DivergenceError, UsageError
+from harness.files import Folder
 from harness.records import MATCH_PARTS, Outcome, Settings, Verdict
 from harness.report import (
     RunReport,
@@ -201,14 +202,14 @@ def replay_run(
     """Replay every sample of a run. Returns the report and the findings, one line each.
 
     `dataset`: where the truths are, if not in the packaged set or in the user's cache. `progress`
-    is told each divergence in full.
+    is told the first divergences in full. `jobs`: processes that share the samples; results and
+    their order do not depend on it.
     """
     replay = RunReplay(store, name, options, dataset=dataset, progress=progress)
     results: list[SampleResult] = []
     findings: list[str] = []
     divergences: list[Divergence] = []
-    for entry in replay.entries:
-        checked = replay.check(entry)
+    for checked in _all_checked(replay, jobs):
         results.append(checked.result)
         findings += checked.findings
         if checked.divergence is not None:
@@ -227,6 +228,33 @@ def replay_run(
         notes=notes_of(replay.run, results, replay.options.match_on),
     )
     return report, findings
+
+
+def _all_checked(replay: RunReplay, jobs: int) -> Iterable[Checked]:
+    """Every sample checked, in the run's order, by so many processes."""
+    jobs = min(jobs, len(replay.entries))
+    if jobs < 2 or not isinstance(replay.store.files, Folder):
+        return map(replay.check, replay.entries)
+    from concurrent.futures import ProcessPoolExecutor  # costs start-up time
+    from multiprocessing import get_context
+
+    # each process takes every n-th sample, and opens the run for itself
+    root, name = str(replay.store.files.root), replay.run.name
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        shares = [
+            pool.submit(_check_share, root, name, replay.options, replay.truths, start, jobs)
+            for start in range(jobs)
+        ]
+        parts = [share.result() for share in shares]
+    return [parts[index % jobs][index // jobs] for index in range(len(replay.entries))]
+
+
+def _check_share(
+    root: str, name: str, options: ReplayOptions, truths: dict[str, str], start: int, step: int
+) -> list[Checked]:
+    replay = RunReplay(Store(root), name, options)
+    replay.truths = truths
+    return [replay.check(entry) for entry in replay.entries[start::step]]
 
 
 def known_truths(

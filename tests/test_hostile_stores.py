@@ -615,6 +615,7 @@ def test_nothing_in_a_store_steers_the_terminal(cli: Commands) -> None:
         ("score", "n", "--json"), ("diff", "n", "r"), ("diff", "n", "n", "--json"),
         ("--debug", "show", "n", f"zz{STEERING}"), ("show", "n", STEERING), ("gc", "--dry-run"),
         ("--debug", "show", "r", f"zz{STEERING}"),
+        ("--debug", "ls", "--store", "none\x1b[2J\x9b"), ("ls", "--store", "none\x1b[2J\x9b"),
     ):  # fmt: skip
         result = cli(*args, status=None)
         assert not steers(result.output), (args, result.output)

@@ -365,3 +365,13 @@ def test_overwrite_replaces_the_old_run_only_when_the_new_one_is_complete(
     assert read_run(store, "r").settings.loop.model == "another"
     _, findings = replay_run(store, "r", dataset=data)
     assert not findings
+
+
+def test_more_processes_give_the_same_in_the_same_order(store: Store, data: Dataset) -> None:
+    take(store, config(data, epochs=3), Backend())
+    changed = ReplayOptions(loop={"max_steps": 2}, task_ids=("a", "c"))
+    for options in (ReplayOptions(), changed):
+        alone, found_alone = replay_run(store, "r", options, dataset=data)
+        shared, found_shared = replay_run(store, "r", options, dataset=data, jobs=3)
+        assert shared == alone
+        assert found_shared == found_alone

@@ -20,7 +20,7 @@ from harness.cassette import End, read_cassette, read_end
 from harness.continuing import Continued, LiveWorld, SampleRecording
 from harness.dataset import UNKNOWN, Dataset, Item, selection_digest
 from harness.drift import tools_drift
-from harness.errors import Finding, Interrupted, LackError, LimitError, UsageError
+from harness.errors import DamageError, Finding, Interrupted, LackError, LimitError, UsageError
 from harness.records import MATCH_PARTS, Sample
 from harness.redact import Redactor
 from harness.replaying import known_truths, missing_result, notes_of, tools_of
@@ -336,7 +336,9 @@ class Recording:
     def _world(self, entry: Entry) -> LiveWorld:
         if self.backend is None:
             raise LackError("this replay may not ask anything live", hint="--on-divergence fork")
-        item = self.items[entry.task_id]
+        item = self.items.get(entry.task_id)
+        if item is None:
+            raise self._unknown(entry)
         return self.backend.world(self._sample(entry), item.path)
 
     def _work(self, work: queue.SimpleQueue[Entry]) -> None:
@@ -395,8 +397,16 @@ class Recording:
         item = self.items.get(entry.task_id)
         if item is not None:
             return msgspec.structs.replace(item.sample, epoch=entry.epoch)
-        source = self.sources[entry.task_id, entry.epoch]
+        source = self.sources.get((entry.task_id, entry.epoch))
+        if source is None:
+            raise self._unknown(entry)
         return read_cassette(self.store, source, f"sample {entry.task_id!r}").header.sample
+
+    def _unknown(self, entry: Entry) -> DamageError:
+        return DamageError(
+            f"run {self.run.name!r} has a sample {entry.task_id!r}, epoch {entry.epoch}, that its "
+            "data set does not have"
+        )
 
     def _done(self, entry: Entry, taken: Continued) -> None:
         end = taken.end

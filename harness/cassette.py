@@ -20,7 +20,6 @@ characters of an earlier output or message. An output that was seen before is `{
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -376,7 +375,7 @@ class Tape:
         if value.base64 is not None:
             try:
                 return base64.b64decode(value.base64, validate=True)
-            except binascii.Error:
+            except ValueError:
                 raise DamageError(f"{self.what} is damaged: an output is no base64") from None
         return self._stream(self._source(value))
 

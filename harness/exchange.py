@@ -8,7 +8,6 @@ rebuilt from the tape.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import json
 from typing import Any
@@ -61,7 +60,7 @@ def decode(data: bytes, what: str) -> StoredExchange:
         found = msgspec.json.decode(data, type=StoredExchange)
         if found.base64 is not None:
             base64.b64decode(found.base64, validate=True)
-    except (msgspec.MsgspecError, RecursionError, binascii.Error) as error:
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise DamageError(f"{what} is damaged: {error}") from None
     if found.format != FORMAT or found.version != VERSION:
         version = json.dumps([found.format[:40], found.version])

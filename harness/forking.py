@@ -26,6 +26,8 @@ class Planned(msgspec.Struct, kw_only=True):
     follows: bool
     """Whether the loop follows the tape to the recorded end."""
     divergence: Divergence | None = None
+    live: bool = False
+    """Whether it would ask anything of the outside."""
     commands: int = 0
     """Recorded commands that would be run again to rebuild the sandbox."""
     live_steps: int = 0
@@ -47,7 +49,8 @@ def plan(
     found = []
     for entry in chosen(source, task_ids):
         if entry.cassette is None:
-            found.append(Planned(entry=entry, follows=False, live_steps=loop.max_steps))
+            new = Planned(entry=entry, follows=False, live=True, live_steps=loop.max_steps)
+            found.append(new)
             continue
         what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}"
         tape = read_cassette(store, entry.cassette, what)
@@ -71,6 +74,7 @@ def plan(
                 entry=entry,
                 follows=False,
                 divergence=report,
+                live=not ends,
                 commands=0 if ends else _commands(tape, report.effect - 1),
                 live_steps=0 if ends else max(loop.max_steps - replayed.steps, 0),
             )
@@ -146,7 +150,7 @@ def fork(
             for entry in job.unfinished()
             if live or (loose and by_key[entry.task_id, entry.epoch].follows)
         ]
-        needed = live and any(by_key[entry.task_id, entry.epoch].live_steps for entry in todo)
+        needed = live and any(by_key[entry.task_id, entry.epoch].live for entry in todo)
         if todo:
             job.live(todo, connect if needed else None)
         else:

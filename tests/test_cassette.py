@@ -276,7 +276,9 @@ def test_a_version_that_is_not_known_is_named_even_if_its_lines_are_not() -> Non
         b'{"type":"bash","digest":"00","request":{"command":"x","timeout":1.0},"reply":{"stdout":{"line":2}}}',
         b'{"type":"bash","digest":"00","request":{"command":"x","timeout":1.0},"reply":{"stdout":{"line":-1}}}',
         b'{"type":"bash","digest":"00","request":{"command":"x","timeout":1.0},"reply":{"stdout":{"base64":"?"}}}',
+        b'{"type":"bash","digest":"00","request":{"command":"x","timeout":1.0},"reply":{"stdout":{"base64":"\\u00e9"}}}',
         b'{"type":"bash","digest":"00","request":{"command":"x","timeout":1.0},"reply":{"stdout":{"line":1}}}',
+        b'{"type":"bash","digest":"00","request":{"command":"x","timeout":1.0}}',
     ],
 )
 def test_an_output_that_cannot_be_resolved_is_damage(line: bytes) -> None:

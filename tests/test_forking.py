@@ -109,6 +109,17 @@ def test_fewer_steps_need_nothing_live(store: Store, data: Dataset) -> None:
     assert replays_clean(store, "new", data)
 
 
+def test_a_command_behind_the_last_turn_is_live_too(store: Store, data: Dataset) -> None:
+    """No model turn is left, and still something is asked of the outside."""
+    loop = Settings(model="scripted", max_steps=3)
+    take(store, config(data, agent="tests.bad_agents:plain", loop=loop), Backend())
+    backend = Backend()
+    _, planned = fork(store, data, backend, agent="tests.bad_agents:other_third_command")
+    assert [(item.live, item.live_steps) for item in planned] == [(True, 0)] * 3
+    assert [kind for _, kind in backend.asked] == ["bash"] * 9
+    assert replays_clean(store, "new", data)
+
+
 def test_a_chain_of_forks_reads_as_one_tape(store: Store, data: Dataset) -> None:
     take(store, config(data, loop=Settings(model="scripted", max_steps=1)), Backend())
     for number, steps in enumerate((2, 3, 4)):

@@ -183,7 +183,7 @@ def _fork(
         for line in forking.plan_lines(planned):
             emit(line)
         return 0
-    if live and any(item.live_steps for item in planned):
+    if live and any(item.live for item in planned):
         config.dataset = data or dataset_of(source, progress=say)
         api_url = given["api_url"] or source.settings.transport.get("api_url")
         config.api_url, config.api_key = endpoint(api_url, given["api_key_env"])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -144,7 +146,20 @@ def sandbox(sandboxes: Sandboxes, image: str) -> DockerSandbox:
 
 
 def running(sandbox: DockerSandbox, client: Client) -> list[str]:
-    """Command lines of what runs in a container, without process 1 and what is dying already."""
+    """Command lines of what runs in a container, without process 1 and what is dying already.
+
+    A killed process is listed until its parent has been told, which takes time on a crowded
+    machine: what counts is there at two looks. By its command line, as some change their number.
+    """
+    first = _listed(sandbox, client)
+    if not first:
+        return first
+    time.sleep(1.0)
+    still = Counter(first) & Counter(second := _listed(sandbox, client))
+    return [line for line in second if still[line]]
+
+
+def _listed(sandbox: DockerSandbox, client: Client) -> list[str]:
     listed = client.top(sandbox.container, ps_args="-eo pid,args")["Processes"]
     lines = [" ".join(fields[1:]) for fields in listed]
     return [line for line in lines if "# Process 1" not in line and not line.startswith("[")]

@@ -39,23 +39,29 @@ end_newest() {
   for d in /proc/[1-9]*; do  # an exec is the only kind of process whose parent is 0
     fields <$d/stat || continue
     [[ $f != [Tt] ]] || stopped+="${d#/proc/} "
-    (( ${d#/proc/} == 1 || f[1] || f[19] <= since )) || { since=${f[19]} newest=$d; }
+    # (what is just being collected shows no parent either, but no group)
+    (( ${d#/proc/} == 1 || f[1] || f[2] < 0 || f[19] <= since )) || { since=${f[19]} newest=$d; }
   done
-  kill -STOP -1  # atomic: from here on nobody forks
+  for i in {1..50}; do
+    kill -STOP -1  # atomic: nobody forks again, but a fork under way still ends
+    end_young || end_young || break  # one look can be older than the end of the last fork
+    read -r -t 0.01 -u $idle
+  done
   for d in /proc/[1-9]*; do
     [[ $d == /proc/1 || $d == "$newest" ]] || ! fields <$d/stat && continue
-    if (( f[19] >= since )); then kill -9 ${d#/proc/}
-    elif [[ $stopped != *" ${d#/proc/} "* ]]; then kill -CONT ${d#/proc/}; fi
+    (( f[19] >= since )) || [[ $stopped == *" ${d#/proc/} "* ]] || kill -CONT ${d#/proc/}
   done
-  for i in {1..50}; do read -r -t 0.01 -u $idle; young || break; done
   kill -9 ${newest#/proc/}  # the last to go: the end of its output says that all is done
 }
-young() {
+end_young() {  # true while there were some; an orphaned group of stopped processes is continued
+  local found=1
   for d in /proc/[1-9]*; do
     [[ $d == /proc/1 || $d == "$newest" ]] || ! fields <$d/stat && continue
-    (( f[19] >= since )) && [[ $f != Z || ${f[1]} == 1 ]] && return
+    (( f[19] >= since )) && [[ $f != Z || ${f[1]} == 1 ]] || continue
+    kill -9 ${d#/proc/}
+    found=0
   done
-  return 1
+  return $found
 }
 exec 2>/dev/null {idle}<> <(:)
 while :; do read -r -t 0.2 -u $idle; now=$todo todo=; $now; done

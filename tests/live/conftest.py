@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -165,14 +166,11 @@ def _listed(sandbox: DockerSandbox, client: Client) -> list[str]:
     return [line for line in lines if "# Process 1" not in line and not line.startswith("[")]
 
 
-@pytest.fixture(scope="session")
-def private_engine(
-    tmp_path_factory: pytest.TempPathFactory, docker_client: Client, tiny_image: str
-) -> Iterator[Path]:
-    """A second engine of our own that a test may stop: the folder with its socket. Root only."""
+@contextmanager
+def own_engine(folder: Path, client: Client, image: str) -> Iterator[Path]:
+    """A second engine in `folder`, with an image of the first. Gives its socket. Root only."""
     if os.geteuid() != 0:
         unavailable("only root can start a second Docker engine")
-    folder = tmp_path_factory.mktemp("engine")
     environment = {**os.environ, "ENGINE_DIR": str(folder)}
     script = str(ROOT / "scripts" / "docker-engine")
     started = subprocess.run(
@@ -183,9 +181,20 @@ def private_engine(
     try:
         from docker import APIClient
 
-        second: Client = APIClient(base_url=f"unix://{folder}/docker.sock")
-        second.load_image(b"".join(docker_client.get_image(tiny_image)))
+        socket = folder / "docker.sock"
+        second: Client = APIClient(base_url=f"unix://{socket}")
+        second.load_image(b"".join(client.get_image(image)))
         second.close()
-        yield folder
+        yield socket
     finally:
         subprocess.run([script, "stop"], env=environment, capture_output=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def private_engine(
+    tmp_path_factory: pytest.TempPathFactory, docker_client: Client, tiny_image: str
+) -> Iterator[Path]:
+    """A second engine of our own that a test may stop: the folder with its socket. Root only."""
+    folder = tmp_path_factory.mktemp("engine")
+    with own_engine(folder, docker_client, tiny_image):
+        yield folder

@@ -114,7 +114,7 @@ def score_run(
         model=run.settings.loop.model,
         dataset=msgspec.to_builtins(run.dataset),
         samples=results,
-        metrics=metrics(results),
+        metrics=metrics(results, subsets=run.selection.subsets),
         notes=[*_scorer_note(options), *notes_of(run, results)],
     )
     return Scored(
@@ -178,6 +178,7 @@ def _explained(result: SampleResult, end: End, truth: str, show: bool) -> dict[s
         "level": result.level,
         "class": found.label,
         "hint": found.hint,
+        "winnable": found.winnable,
     }
     if show:
         entry |= {"answer": end.answer, "truth": truth}

@@ -39,7 +39,7 @@ def test_the_first_command_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.exit_code == 0, result.output
     assert result.stdout.count("identical: 26 of 26") == 2
     result = CliRunner().invoke(cli, ["replay", "demo", "--json"])
-    assert json.loads(result.stdout)["metrics"]["right"] == 16
+    assert json.loads(result.stdout)["metrics"]["right"] == 15
     assert CliRunner().invoke(cli, ["verify"]).exit_code == 0
 
 
@@ -57,6 +57,31 @@ def test_the_demo_shows_what_it_should() -> None:
     verdicts = {entry.verdict for entry in run.samples}
     assert verdicts == {"right", "wrong", "no_answer", "context_exceeded", "refused"}
     assert run.settings.loop.model == "scripted-policy"
+
+
+def test_what_another_scorer_would_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer was given in capitals; only case folding knows that SS may be a sharp s."""
+    monkeypatch.chdir(ROOT)
+    against = ("--against", "tests.bad_scorers:casefold")
+    result = CliRunner().invoke(cli, ["score", "demo", *against, "--show-truths"])
+    assert result.exit_code == 1, result.output
+    flips = [line for line in result.stdout.splitlines() if " → " in line and "level" in line]
+    assert [line.split()[0] for line in flips] == ["62aaae88-5bf0-5def-81a1-7694f9df8ff6"]
+    assert "wrong → right  answer 'GROSSRÖHRSDORF', truth 'Großröhrsdorf'" in flips[0]
+    assert "1 verdict flips:" in result.stdout
+    assert CliRunner().invoke(cli, ["score", "demo-smollm2", *against]).exit_code == 0
+
+
+def test_why_the_wrong_answers_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(cli, ["score", "demo", "--explain", "--json"])
+    assert result.exit_code == 0, result.output
+    explained = json.loads(result.stdout)["explained"]
+    won = {entry["class"] for entry in explained if entry["winnable"]}
+    assert won == {"unit", "letter_case", "punctuation"}
+    assert len(explained) == 9
+    told = CliRunner().invoke(cli, ["score", "demo", "--explain"]).stdout
+    assert "3 of these 9 have the right value in a wrong form" in told
 
 
 def test_nothing_of_the_recording_machine_is_committed() -> None:

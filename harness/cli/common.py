@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -20,6 +20,12 @@ store_option = click.option(
     show_default=True,
     metavar="DIR",
     help="Where runs and cassettes are kept.",
+)
+price_option = click.option(
+    "--price",
+    envvar="HARNESS_PRICE",
+    metavar="IN[,OUT]",
+    help="Price of a million input and output tokens: shows what was paid.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per run.")
 
@@ -41,6 +47,44 @@ def runs_or_all(store: Store, names: Sequence[str]) -> list[str]:
 
         raise UsageError(f"{store.label} holds no run", hint="harness record --run NAME …")
     return found
+
+
+def repeated(context: click.Context, without: Collection[str]) -> str:
+    """The options that were given on the command line, as text; not those named in `without`."""
+    from shlex import join
+
+    words: list[str] = []
+    for option in context.command.params:
+        name = option.name or ""
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if not isinstance(option, click.Option) or not given or name in without:
+            continue
+        value = context.params[name]
+        if option.is_flag:
+            words.append(option.opts[0] if value else option.secondary_opts[0])
+            continue
+        for item in value if option.multiple else [value]:
+            words += [option.opts[0], str(item)]
+    return join(words)
+
+
+class Stopped:
+    """What stopped whole runs of a command over several; each is said once, the others go on."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._statuses: list[int] = []
+
+    def add(self, problem: str, status: int) -> None:
+        """Say what stopped a run."""
+        if problem not in self._said:
+            say(f"error: {problem}")
+        self._said.add(problem)
+        self._statuses.append(status)
+
+    def status(self, failed: bool) -> int:
+        """Exit status: a finding, here or in another run, comes before what cannot be used."""
+        return 1 if failed or 1 in self._statuses else max(self._statuses, default=0)
 
 
 def say(line: str) -> None:

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from harness.cli.common import emit, json_option, open_store, runs_or_all, say, store_option
-from harness.errors import DamageError, UsageError
+from harness.cli.common import (
+    Stopped,
+    emit,
+    json_option,
+    open_store,
+    runs_or_all,
+    say,
+    store_option,
+)
+from harness.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
     from harness.scoring import Flip, Scored
@@ -52,13 +60,15 @@ def score(
         from harness.config import load_dataset
 
         data = load_dataset(dataset)
-    failed = False
-    for name in runs_or_all(store, runs):
+    failed, stopped = False, Stopped()
+    names = runs_or_all(store, runs)
+    for name in names:
         try:
             scored = score_run(store, name, options, dataset=data, progress=say)
-        except DamageError as error:
-            say(f"error: {error}")
-            failed = True
+        except HarnessError as error:
+            if len(names) == 1:
+                raise
+            stopped.add(str(error), error.exit_code)
             continue
         if as_json:
             more = {
@@ -75,7 +85,7 @@ def score(
         for finding in scored.findings:
             say(finding)
         failed = failed or bool(scored.flips or scored.findings)
-    sys.exit(1 if failed else 0)
+    sys.exit(stopped.status(failed))
 
 
 def _lines(scored: Scored, compared: bool) -> list[str]:
@@ -86,7 +96,8 @@ def _lines(scored: Scored, compared: bool) -> list[str]:
         lines.append(f"0 of {len(scored.report.samples)} verdicts flip")
     if scored.flips:
         after: Counter[str] = Counter(result.verdict for result in scored.report.samples)
-        lines.insert(0, f"{len(scored.flips)} verdicts flip:")
+        count = len(scored.flips)
+        lines.insert(0, f"{count} {'verdict flips' if count == 1 else 'verdicts flip'}:")
         names = sorted({*scored.before, *after})
         changes = [f"{name} {scored.before.get(name, 0)} → {after.get(name, 0)}" for name in names]
         lines.append("totals: " + ", ".join(changes))
@@ -95,6 +106,11 @@ def _lines(scored: Scored, compared: bool) -> list[str]:
         lines.append("why wrong answers are wrong (for people; no part of any score):")
         for label, count in classes.most_common():
             lines.append(f"  {count:4} {label}")
+        winnable = sum(entry["winnable"] for entry in scored.explained)
+        lines.append(
+            f"{winnable} of these {len(scored.explained)} have the right value in a wrong form: "
+            "what a better prompt could win at most"
+        )
         for entry in scored.explained:
             shown = f": {entry['answer']!r} for {entry['truth']!r}" if "truth" in entry else ""
             lines.append(

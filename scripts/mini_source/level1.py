@@ -283,10 +283,10 @@ LEVEL_1 = [
     Task(
         "place-names",
         1,
-        "Which of these place names takes the second most bytes when it is written in UTF-8 "
-        "(composed letters): Mönchengladbach, Хабаровск, Ærøskøbing, Kirkjubæjarklaustur, "
+        "Which of these place names takes the third most bytes when it is written in UTF-8 "
+        "(composed letters): Großröhrsdorf, Хабаровск, Ærøskøbing, Kirkjubæjarklaustur, "
         "Θάσος, Llanfairpwll?",
-        "Хабаровск",
+        "Großröhrsdorf",
         ("encode each name", "sort by length"),
         2,
     ),

@@ -307,7 +307,8 @@ SCRIPTS_1: dict[str, list[Move | Branch]] = {
             otherwise="25.45",  # wrong
         ),
     ],
-    # right; parallel calls, and bytes that are no UTF-8
+    # wrong: in capitals ß becomes SS, and no rule of the scorer undoes that; parallel calls, and
+    # bytes that are no UTF-8
     "place-names": [
         turn(
             "Three of the names hold letters of their own; I count their bytes at once.",
@@ -317,23 +318,23 @@ SCRIPTS_1: dict[str, list[Move | Branch]] = {
         ),
         turn(
             "In an older encoding it would be one byte per letter; just to see the difference:",
-            bash("printf 'M\\xf6nchengladbach \\xc6r\\xf8sk\\xf8bing\\n'"),
+            bash("printf 'Gro\\xdfr\\xf6hrsdorf \\xc6r\\xf8sk\\xf8bing\\n'"),
         ),
         turn(
-            "Now all six in order.",
+            "Now all six in order, in capitals so that no small difference is overlooked.",
             python("""
-                names = ["Mönchengladbach", "Хабаровск", "Ærøskøbing", "Kirkjubæjarklaustur",
+                names = ["Großröhrsdorf", "Хабаровск", "Ærøskøbing", "Kirkjubæjarklaustur",
                          "Θάσος", "Llanfairpwll"]
                 names.sort(key=lambda name: -len(name.encode()))
                 for place, name in enumerate(names, 1):
-                    print(f"{place}. {name} ({len(name.encode())} bytes)")
+                    print(f"{place}. {name.upper()} ({len(name.encode())} bytes)")
             """),
         ),
         turn(
-            "The second of them is asked for.",
+            "The third of them is asked for.",
             submit("@READ@"),
-            read=r"^\s*2\. (\w+) \(",
-            otherwise="Mönchengladbach",  # wrong
+            read=r"^\s*3\. (\w+) \(",
+            otherwise="ÆRØSKØBING",
         ),
     ],
     # wrong: counts the edge of a level stretch as a summit

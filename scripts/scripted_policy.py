@@ -10,7 +10,8 @@ take what the last tool results say. So the server keeps no state: the same requ
 the same reply. `system_fingerprint` says `scripted` in every reply.
 
 Also `GET /v1/models`, and `GET /count` for how many completions were served. The first line on
-stdout is the port. With `--flaky`, one step is answered once by 429 and `Retry-After: 0`.
+stdout is the port. With `--flaky`, one step is answered once by 429 and `Retry-After: 0`; with
+`--broken TASK_ID:STEP`, that sample is answered by 500 from that step on, for good.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Refused(Exception):
         self.status, self.code, self.headers = status, code, headers
 
     def body(self) -> Json:
-        kind = "rate_limit_error" if self.status == 429 else "invalid_request_error"
+        kinds = {429: "rate_limit_error", 500: "server_error"}
+        kind = kinds.get(self.status, "invalid_request_error")
         where = "messages" if self.code == "context_length_exceeded" else None
         return {
             "error": {"message": str(self), "type": kind, "param": where, "code": self.code},
@@ -147,15 +149,23 @@ def chunks(whole: Json, with_usage: bool) -> Iterator[Json]:
 
 
 class PolicyServer(ThreadingHTTPServer):
-    """The server, with its counters; they are for tests and change no reply but the flaky one."""
+    """The server, with its counters; they are for tests and change no reply but the flaky one.
+
+    `broken`: by task id, the step from which on a sample is answered by 500.
+    """
 
     daemon_threads = True
 
     def __init__(
-        self, address: tuple[str, int], flaky: bool, log: Path | None, delay: float = 0.0
+        self,
+        address: tuple[str, int],
+        flaky: bool,
+        log: Path | None,
+        delay: float = 0.0,
+        broken: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(address, Handler)
-        self.flaky, self.log, self.delay = flaky, log, delay
+        self.flaky, self.log, self.delay, self.broken = flaky, log, delay, broken or {}
         self.lock = threading.Lock()
         self.served = self.refused = 0
 
@@ -217,6 +227,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.stumbles(task, step):
                 headers = {"Retry-After": "0"}
                 raise Refused(429, "rate_limit_exceeded", "Once, on purpose: try again.", **headers)
+            if step >= self.server.broken.get(task.task_id, step + 1):
+                raise Refused(500, "server_error", "Broken on purpose, for good.")
             whole = completion(task, messages, request.get("tools"))
         except Refused as refused:
             self.server.note(refused.status, **seen, code=refused.code)
@@ -280,6 +292,12 @@ def sample_of(request: Json) -> Task:
     return task
 
 
+def place(text: str) -> tuple[str, int]:
+    """`TASK_ID:STEP` apart."""
+    task_id, _, step = text.rpartition(":")
+    return task_id, int(step)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--host", default="127.0.0.1")
@@ -288,9 +306,17 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each reply")
     parser.add_argument("--log", type=Path, help="append one JSON line for each request")
     parser.add_argument("--flaky", action="store_true", help="answer one step once by 429")
+    parser.add_argument(
+        "--broken",
+        type=place,
+        action="append",
+        default=[],
+        metavar="TASK_ID:STEP",
+        help="answer this sample by 500 from this step (0: the first) on; repeatable",
+    )
     options = parser.parse_args()
-    address = (options.host, options.port)
-    with PolicyServer(address, options.flaky, options.log, options.delay) as server:
+    address, broken = (options.host, options.port), dict(options.broken)
+    with PolicyServer(address, options.flaky, options.log, options.delay, broken) as server:
         port = server.server_address[1]
         if options.port_file:
             fresh = options.port_file.with_name(f"{options.port_file.name}.{os.getpid()}")

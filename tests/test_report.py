@@ -178,6 +178,14 @@ def test_a05_one_unscored_sample_leaves_no_accuracy() -> None:
     assert "mean of 2 epochs n/a, pass@2 n/a" in table(report(twice))
 
 
+def test_a05_a_subset_of_errors_has_no_accuracy_where_truths_are_withheld() -> None:
+    """Nor would anybody know it; where the others are scored, it is 0."""
+    failed = result("b", "error", level=2)
+    withheld = metrics([result("a", "unscored"), failed])["by_subset"]["2023_level2"]
+    assert withheld == {"mean_acc": None, "num": 1}
+    assert metrics([result("a", "right"), failed])["by_subset"]["2023_level2"]["mean_acc"] == 0
+
+
 def test_nothing_at_all_is_no_crash() -> None:
     figures = metrics([])
     assert (figures["num"], figures["mean_acc"], figures["stderr"]) == (0, None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from harness import names
 from harness.cassette import Effect, Header, Line, check_header, decode_lines
 from harness.errors import DamageError
 from harness.journal import OpenTape
@@ -20,8 +21,10 @@ def unused(store: Store) -> list[str]:
 
 
 def needed(store: Store, runs: Iterable[str] | None = None) -> set[str]:
-    """Every object that the runs (default: all, and all journals) stand on, parents included."""
+    """Every object that the runs stand on, parents included; by default all that is needed at all:
+    by all runs, all journals, and what has a name of its own."""
     roots: set[str] = set()
+    found: set[str] = set()
     for name in store.runs() if runs is None else runs:
         run_file = read_run(store, name)
         roots |= {entry.cassette for entry in run_file.samples if entry.cassette is not None}
@@ -31,7 +34,7 @@ def needed(store: Store, runs: Iterable[str] | None = None) -> set[str]:
         for run, key in store.all_journals():
             tape = OpenTape(store.read_journal(run, key) or b"", f"the journal {key} of {run!r}")
             roots |= named_by(tape.lines)
-    found: set[str] = set()
+        found |= {named.object for named in names.everything(store)}
     while roots:
         name = roots.pop()
         if name in found or not store.has(name):

@@ -49,6 +49,8 @@ class Place(NamedTuple):
     run: str
     task_id: str
     epoch: int
+    options: str = ""
+    """What the replay was told besides, as it stands on a command line: the next command needs it."""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,7 +245,7 @@ def _commands(
         return f"harness verify {run}", None
     if kind == "end":
         return f"harness show {run} {task} --epoch {at.epoch}", None
-    replay = f"harness replay {run} --task-id {task}"
+    replay = f"harness replay {run} --task-id {task}{at.options and ' ' + at.options}"
     fork = f"{replay} --on-divergence fork --as {quote(at.run[:95] + '-fork')}"
     loose = matching.match_on if matching else []
     return fork, f"{replay} --match-on {','.join(loose)}" if loose else None

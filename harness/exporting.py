@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from harness.cassette import End, ModelEffect, read_cassette, read_end
+from harness.cassette import ModelEffect, read_cassette, read_end
 from harness.errors import UsageError
 from harness.records import ModelReply
 from harness.runfile import Entry, RunFile
@@ -103,11 +103,12 @@ JSONL_KEYS = {
 def jsonl(store: Store, run: RunFile) -> Iterator[str]:
     """One flat JSON object per sample and epoch, with the keys of `JSONL_KEYS` in their order."""
     for entry in run.samples:
-        end = read_end(store, entry.cassette, _what(run, entry)) if entry.cassette else None
-        yield json.dumps(_row(run, entry, end))
+        yield json.dumps(row(store, run, entry))
 
 
-def _row(run: RunFile, entry: Entry, end: End | None) -> dict[str, Any]:
+def row(store: Store, run: RunFile, entry: Entry) -> dict[str, Any]:
+    """One sample and epoch, with the keys of `JSONL_KEYS`."""
+    end = read_end(store, entry.cassette, _what(run, entry)) if entry.cassette else None
     return {
         "run": run.name,
         "model": run.settings.loop.model,

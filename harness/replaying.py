@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.attempt import Agent, attempt, load_callable
+from harness.attempt import BUILT_IN, Agent, attempt, load_callable
 from harness.cassette import Tape, read_cassette
+from harness.costs import cost_of
 from harness.dataset import UNKNOWN, Dataset
 from harness.divergence import Divergence, Place, summary
 from harness.errors import DamageError, DivergenceError, UsageError
@@ -29,6 +30,7 @@ from harness.scorer import question_scorer
 from harness.store import Store
 from harness.terminal import printable
 from harness.truths import find
+from harness.vouching import vouch
 from harness.world import Diverged, Replayer
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of `Settings` to set otherwise."""
     agent: str | None = None
     scorer: str | None = None
+    told: str = ""
+    """The options that these came from, as they stand on a command line."""
 
 
 class Checked(msgspec.Struct, kw_only=True):
@@ -111,6 +115,8 @@ class Checked(msgspec.Struct, kw_only=True):
     findings: list[str] = []
     """Damage, a changed outcome, a changed verdict: one line each. Not the divergence."""
     divergence: Divergence | None = None
+    vouched: str | None = None
+    """Of an imported sample, whose loop was another's: which steps ours would take as well."""
 
 
 class RunReplay:
@@ -133,7 +139,8 @@ class RunReplay:
         self.store, self.options = store, options or ReplayOptions()
         self.run = read_run(store, name)
         self.settings = loop_settings(self.run, self.options.loop)
-        spec = self.options.agent or self.run.settings.agent
+        self.imported = imported_from(self.run)
+        spec = self.options.agent or (BUILT_IN if self.imported else self.run.settings.agent)
         self.agent: Agent = load_callable(spec, "the agent")
         self.scorer: Scorer = question_scorer
         if self.options.scorer:
@@ -158,7 +165,7 @@ class RunReplay:
             tape,
             self.agent,
             self.settings,
-            place=Place(self.run.name, entry.task_id, entry.epoch),
+            place=Place(self.run.name, entry.task_id, entry.epoch, self.options.told),
             match_on=self.options.match_on,
             tools=self._tools,
             servers=self._servers,
@@ -179,15 +186,36 @@ class RunReplay:
             return Checked(result=missing_result(entry))
         try:
             tape = self.tape(entry)
+            if self.imported:
+                return self._check_imported(entry, tape)
             replayed = self.replay(entry, tape)
         except DamageError as error:
             return Checked(result=damaged_result(entry), findings=[str(error)])
+        except RecursionError:  # only a file that was made for it nests that deep
+            finding = (
+                f"sample {entry.task_id!r}, epoch {entry.epoch}, of run {self.run.name!r}: a value "
+                f"in cassette {entry.cassette[:19]} is nested too deeply to be read"
+            )
+            return Checked(result=damaged_result(entry), findings=[finding])
         result = _result(entry, replayed, tape, self.scorer, self.truths, self.sealed)
         if isinstance(replayed.divergence, Diverged):
             return Checked(result=result, divergence=replayed.divergence.report)
         loose = set(self.options.match_on) != set(MATCH_PARTS)
         findings = _changes(entry, tape, replayed, result, loose=loose)
         return Checked(result=result, findings=findings)
+
+    def _check_imported(self, entry: Entry, tape: Tape) -> Checked:
+        """Answer and verdict again; of the loop, what can be said. Never called identical."""
+        end = tape.end
+        if end is None:
+            raise DamageError(f"{tape.what} is damaged: it was never finished")
+        vouched = vouch(tape, self.agent, self.settings)
+        ended = Replayed(outcome=end.outcome, last_error=end.last_error, steps=vouched.steps)
+        result = _result(entry, ended, tape, self.scorer, self.truths, self.sealed)
+        result.identical = None
+        findings = _changes(entry, tape, ended, result, loose=True)
+        told = f"{entry.task_id} epoch {entry.epoch}: {vouched.text}"
+        return Checked(result=result, findings=findings, vouched=told)
 
 
 def replay_run(
@@ -209,9 +237,11 @@ def replay_run(
     results: list[SampleResult] = []
     findings: list[str] = []
     divergences: list[Divergence] = []
+    vouched: list[str] = []
     for checked in _all_checked(replay, jobs):
         results.append(checked.result)
         findings += checked.findings
+        vouched += [checked.vouched] if checked.vouched is not None else []
         if checked.divergence is not None:
             if len(divergences) < SHOWN:
                 progress(checked.divergence.text())
@@ -224,9 +254,16 @@ def replay_run(
         model=replay.settings.model,
         dataset=msgspec.to_builtins(replay.run.dataset),
         samples=results,
-        metrics=metrics(results),
+        metrics=metrics(results, subsets=replay.run.selection.subsets),
         notes=notes_of(replay.run, results, replay.options.match_on),
+        cost=cost_of(replay.entries),
     )
+    if replay.imported:
+        report.notes.append(
+            f"the loop of {replay.imported} was not run again; which steps ours would take too, "
+            "given the same replies (what was asked for them is not compared):"
+        )
+        report.notes += vouched
     return report, findings
 
 
@@ -255,6 +292,14 @@ def _check_share(
     replay = RunReplay(Store(root), name, options)
     replay.truths = truths
     return [replay.check(entry) for entry in replay.entries[start::step]]
+
+
+def imported_from(run: RunFile) -> str:
+    """The tool and version that a run was imported from; empty for a recording of ours."""
+    found = run.environment.get("imported")
+    if not isinstance(found, dict):
+        return ""
+    return f"{found.get('tool', 'another tool')} {found.get('version', '')}".strip()
 
 
 def known_truths(

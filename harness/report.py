@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from harness.costs import Cost
 from harness.errors import HarnessError, UsageError
 from harness.records import VERDICTS, Usage, Verdict
 from harness.scorer import question_scorer
@@ -66,6 +67,8 @@ class RunReport(msgspec.Struct, kw_only=True):
     """As `metrics` gives them."""
     notes: list[str] = []
     """Plain lines that belong to the figures: what was selected, what was not compared."""
+    cost: Cost | None = None
+    """What the recording of these samples cost."""
 
 
 def verdict_for(
@@ -120,8 +123,9 @@ def metrics(results: Iterable[SampleResult], *, subsets: Iterable[str] = ()) -> 
     epoch this is the ordinary standard error of a mean.
 
     Figures that need what is not there are None: all when a verdict is `unscored`, `mean_acc`
-    without samples, `stderr` with fewer than two. Raises HarnessError for results that contradict
-    themselves.
+    without samples, `stderr` with fewer than two. A subset's `mean_acc` is None when a verdict in
+    it is `unscored`, and, where others are, when nothing in it came to an end. Raises HarnessError
+    for results that contradict themselves.
     """
     results = list(results)
     _check(results)
@@ -139,6 +143,10 @@ def metrics(results: Iterable[SampleResult], *, subsets: Iterable[str] = ()) -> 
             for name, part in sorted(by_subset.items())
         },
     }
+    if counts["unscored"]:  # of a subset with errors alone nobody knows whether it has truths
+        for name, part in by_subset.items():
+            if all(result.status != "ok" for result in part):
+                figures["by_subset"][name]["mean_acc"] = None
     attempts: dict[str, list[int]] = defaultdict(list)
     for result in results:
         attempts[result.task_id].append(int(result.verdict == "right"))
@@ -251,11 +259,12 @@ def _grid(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def to_json(report: RunReport) -> str:
-    """The report as one line of JSON: what `--json` prints; `notes` only if there are any.
+    """The report as one line of JSON: what `--json` prints; `notes`, `cost` only if there are any.
 
     ASCII: any text survives, lone surrogates and control characters as escapes.
     """
     fields = msgspec.structs.asdict(report)
-    if not report.notes:
-        del fields["notes"]
-    return json.dumps(fields, allow_nan=False, default=msgspec.structs.asdict)
+    for name in ("notes", "cost"):
+        if not fields[name]:
+            del fields[name]
+    return json.dumps(fields, allow_nan=False, default=msgspec.to_builtins)

@@ -18,23 +18,26 @@ from harness.cassette import (
     ToolEffect,
     read_cassette,
 )
+from harness.costs import Price, cost_of, money
 from harness.dialogue import clean, cut
-from harness.errors import UsageError
+from harness.errors import DamageError, UsageError
 from harness.recording import recorded_result
 from harness.records import BashReply, ModelReply
-from harness.replaying import notes_of
+from harness.replaying import imported_from, notes_of
 from harness.report import RunReport, metrics, table
 from harness.runfile import Entry, RunFile, read_run
 from harness.store import Store
 from harness.terminal import printable, printable_json
+from harness.verifying import WireSize
 
 SHOWN = 4_000
 """Characters of one text in a transcript; the middle is cut beyond that (`--raw` shows all)."""
 
 
-def run_summary(store: Store, name: str) -> dict[str, Any]:
-    """One run in figures, from its run file alone."""
+def run_summary(store: Store, name: str, price: Price | None = None) -> dict[str, Any]:
+    """One run in figures, from its run file alone; `price` among them if tokens have one."""
     run = read_run(store, name)
+    cost = cost_of(run.samples).at(price)
     verdicts = [entry.verdict for entry in run.samples]
     right = verdicts.count("right")
     return {
@@ -48,16 +51,16 @@ def run_summary(store: Store, name: str) -> dict[str, Any]:
         "missing": verdicts.count("missing"),
         "mean_acc": right / len(verdicts) if verdicts and "unscored" not in verdicts else None,
         "steps": sum(entry.steps for entry in run.samples),
-        "input_tokens": sum(entry.usage.input_tokens for entry in run.samples),
-        "output_tokens": sum(entry.usage.output_tokens for entry in run.samples),
-        "seconds": round(sum(entry.seconds for entry in run.samples), 1),
+        **msgspec.to_builtins(cost),
         "marks": run.marks,
     }
 
 
 def summary_lines(summaries: list[dict[str, Any]]) -> Iterator[str]:
     """A table of runs."""
-    rows = [("RUN", "MODEL", "DATASET", "SAMPLES", "SCORE", "ERRORS", "MISSING", "TOKENS")]
+    priced = any("price" in found for found in summaries)
+    head = ("RUN", "MODEL", "DATASET", "SAMPLES", "SCORE", "ERRORS", "MISSING", "TOKENS")
+    rows: list[tuple[str, ...]] = [(*head, "COST") if priced else head]
     for found in summaries:
         score = found["mean_acc"]
         rows.append(
@@ -70,6 +73,7 @@ def summary_lines(summaries: list[dict[str, Any]]) -> Iterator[str]:
                 str(found["error"]),
                 str(found["missing"]),
                 str(found["input_tokens"] + found["output_tokens"]),
+                *([money(found["price"])] if priced else []),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -88,29 +92,46 @@ def recorded_report(store: Store, name: str) -> RunReport:
         model=run.settings.loop.model,
         dataset=msgspec.to_builtins(run.dataset),
         samples=results,
-        metrics=metrics(results),
+        metrics=metrics(results, subsets=run.selection.subsets),
         notes=notes_of(run, results),
+        cost=cost_of(run.samples),
     )
 
 
-def run_lines(store: Store, name: str) -> Iterator[str]:
+def run_lines(store: Store, name: str, price: Price | None = None) -> Iterator[str]:
     """Settings, results and samples of a run."""
     run = read_run(store, name)
     yield from _settings(run)
+    yield f"  recorded live in {cost_of(run.samples).at(price)}"
+    yield f"  {_wire(store, run)}"
     yield ""
     yield table(recorded_report(store, name))
     yield ""
     rows: list[tuple[str, ...]] = [
         ("TASK ID", "EPOCH", "LEVEL", "VERDICT", "STEPS", "TOKENS", "SECONDS", "CASSETTE")
     ]
-    rows += [_row(entry) for entry in run.samples]
+    unlike = "imported" if imported_from(run) else "not replayable"
+    rows += [_row(entry, unlike) for entry in run.samples]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    marks = "" if entry.replayable else " (not replayable)"
+def _wire(store: Store, run: RunFile) -> str:
+    """How much wire evidence a run stands on; it is no part of the cassettes."""
+    size = WireSize()
+    try:
+        for entry in run.samples:
+            if entry.cassette is not None:
+                what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}"
+                size.add(store, read_cassette(store, entry.cassette, what))
+    except DamageError:
+        return f"wire evidence: damaged (harness verify {run.name})"
+    return str(size)
+
+
+def _row(entry: Entry, unlike: str) -> tuple[str, ...]:
+    marks = "" if entry.replayable or entry.cassette is None else f" ({unlike})"
     return (
         printable(entry.task_id),
         str(entry.epoch),
@@ -124,7 +145,9 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def _settings(run: RunFile) -> Iterator[str]:
-    yield f"run {printable(run.name)}, recorded by harness {printable(run.harness)}"
+    source = imported_from(run)
+    how = f"imported from {source} by" if source else "recorded by"
+    yield printable(f"run {run.name}, {how} harness {run.harness}")
     image = run.environment.get("image") or {}
     values = {
         "data set": f"{run.dataset.id} {run.dataset.split} {run.dataset.digest}",
@@ -239,7 +262,14 @@ def _end(line: End) -> Iterator[str]:
     )
     if totals.maybe_paid:
         yield f"  {totals.maybe_paid} requests were in flight when a recording died; sent again"
-    if not line.replayable:
+    imported = (line.report or {}).get("imported")
+    if isinstance(imported, dict):
+        yield from _indented(f"imported from {imported.get('tool')}: {imported.get('verdict')}")
+        for key, lead in (("missing", "not in it: "), ("notes", "")):
+            found = imported.get(key)
+            for text in found if isinstance(found, list) else ():
+                yield from _indented(f"{lead}{text}")
+    elif not line.replayable:
         yield "  NOT REPLAYABLE: the loop does not follow this cassette"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness import canonical
+from harness import canonical, names
 from harness.cassette import Effect, ModelEffect, Tape, read_cassette
 from harness.collecting import named_by
 from harness.errors import DamageError, HarnessError
@@ -25,12 +26,33 @@ Line = tuple[str, bool]
 """A line to print, and whether it is bad news."""
 
 
-def verify_store(store: Store, names: Sequence[str] = ()) -> Iterator[Line]:
+class WireSize:
+    """How much wire evidence cassettes stand on; it is kept beside them and is no part of them."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+
+    def add(self, store: Store, tape: Tape) -> None:
+        """Count what a tape names. DamageError when some of it is not there or not as it was."""
+        for name in sorted(named_by(tape.lines) - set(tape.parents())):
+            if name not in self._sizes:
+                data = store.get(name, f"the wire evidence {name[:19]} of {tape.what}")
+                self._sizes[name] = len(data)
+
+    def __str__(self) -> str:
+        if not self._sizes:
+            return "no wire evidence"
+        size = sum(self._sizes.values())
+        return f"wire evidence: {len(self._sizes)} exchanges, {size / 1e6:.2f} MB"
+
+
+def verify_store(store: Store, runs: Sequence[str] = ()) -> Iterator[Line]:
     """Check runs (default: all, and what no run names) file by file."""
     used: set[str] = set()
-    for name in names or store.runs():
+    for name in runs or store.runs():
         yield from _run(store, name, used)
-    if not names:
+    if not runs:
+        yield from _names(store, used)
         yield from _rest(store, used)
 
 
@@ -46,7 +68,7 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
             sealed_key(store, run)
         except DamageError as error:
             yield str(error), True
-    good = 0
+    good, wire = 0, WireSize()
     for entry in run.samples:
         if entry.cassette is None:
             continue
@@ -56,8 +78,7 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
             used |= {entry.cassette, *named_by(tape.lines)}
             check_sample(tape, entry, what)
             check_tape(tape)
-            for wire in sorted(named_by(tape.lines) - set(tape.parents())):
-                store.get(wire, f"the wire evidence {wire[:19]} of {what}")
+            wire.add(store, tape)
             good += 1
         except DamageError as error:
             used.add(entry.cassette)
@@ -67,6 +88,7 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
             yield f"{what} is damaged: {error}", True
     recorded = sum(entry.cassette is not None for entry in run.samples)
     yield f"{name}: {good} of {recorded} cassettes are as they were sealed", False
+    yield f"{name}: {wire}", False
     keys = {sample_key(entry.task_id, entry.epoch) for entry in run.samples}
     for key in store.journals(name):
         try:
@@ -81,6 +103,21 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
             yield f"{name}: the journal {key} belongs to no sample of the run", True
         else:
             yield f"{name}: {key} is unfinished ({found.torn} torn bytes)", False
+
+
+def _names(store: Store, used: set[str]) -> Iterator[Line]:
+    """What is kept under names of its own."""
+    good: Counter[str] = Counter()
+    for path in names.paths(store):
+        try:
+            found = names.read(store, path)
+            used.add(found.object)
+            store.get(found.object, f"the {found.kind} cassette {found.name!r}")
+            good[found.kind] += 1
+        except DamageError as error:
+            yield str(error), True
+    for kind, count in good.items():
+        yield f"{count} {kind} cassettes are as they were stored", False
 
 
 def _rest(store: Store, used: set[str]) -> Iterator[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -487,6 +488,47 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
         assert result.exit_code in (1, 2), args
         assert told in result.output, (args, result.output)
         assert everything(cli.folder / "st") == before, args
+
+
+@pytest.mark.parametrize("command", ["replay", "score"])
+def test_a_run_that_cannot_be_read_stops_no_other(cli: Commands, command: str) -> None:
+    """Each is told once, the others are done; a finding counts before what cannot be used."""
+    for run in ("a", "b", "c"):
+        cli.record("--task-id", "t0", run=run)
+    files = cli.store.files
+    newer = json.dumps({**json.loads(files.read("runs/a.json")), "version": 2}).encode()
+    files.write("runs/a.json", newer)
+    found = cli(command, status=2)
+    assert "run file of 'a' is of version 2" in found.output
+    assert "\nb\n" in found.output
+    assert "\nc\n" in found.output
+    files.write("runs/b.json", files.read("runs/b.json").replace(b"t0", b"t1"))
+    found = cli(command, status=1)
+    assert "run file of 'a' is of version 2" in found.output
+    assert "run file of 'b' is damaged" in found.output
+    assert "\nc\n" in found.output
+
+
+def test_the_next_command_takes_over_what_the_replay_was_told(cli: Commands) -> None:
+    cli.record("--task-id", "t0")
+    (cli.folder / "a template").write_text("{question} Be quick. {file}")
+    told = ("--prompt-template", "a template", "--no-network")
+    found = json.loads(cli("replay", "r", "--json", "--jobs", "1", *told, status=1).stdout)
+    command = found["samples"][0]["divergence"]["command"]
+    assert "replay r --task-id t0 " in command
+    assert command.endswith(
+        " --prompt-template 'a template' --no-network --on-divergence fork --as r-fork"
+    )
+    assert "--jobs" not in command
+    planned = cli(*shlex.split(command)[1:], "--plan")
+    assert "diverges at step 1: prompt template" in planned.output
+
+
+def test_one_sample_as_json(cli: Commands) -> None:
+    cli.record("--task-id", "t0")
+    shown = json.loads(cli("show", "r", "t0", "--json").stdout)
+    assert shown == json.loads(cli("export", "r", "--format", "jsonl", "-o", "-").stdout)
+    assert shown["task_id"] == "t0"
 
 
 def test_reading_changes_no_file(cli: Commands) -> None:

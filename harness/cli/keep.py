@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import click
@@ -13,7 +14,12 @@ from harness.store import Store
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @store_option
-def verify(runs: tuple[str, ...], store_path: str) -> None:
+@click.option(
+    "--wire",
+    is_flag=True,
+    help="Also make every model reply again from its recorded HTTP exchange (needs vcrpy).",
+)
+def verify(runs: tuple[str, ...], store_path: str, wire: bool) -> None:
     """Check every file that RUNs (default: the whole store) stand on. Exits 1 on damage."""
     from harness.terminal import printable
     from harness.verifying import verify_store
@@ -22,7 +28,12 @@ def verify(runs: tuple[str, ...], store_path: str) -> None:
     for run in runs:
         store.read_run(run)  # a name that is wrong is no damage
     problems = 0
-    for line, bad in verify_store(store, runs):
+    lines = verify_store(store, runs)
+    if wire:
+        from harness.interop.wire_proof import prove
+
+        lines = itertools.chain(lines, prove(store, runs))
+    for line, bad in lines:
         problems += bad
         emit(printable(line, keep="\n"))
     sys.exit(1 if problems else 0)

@@ -8,23 +8,25 @@ from typing import Any
 
 import click
 
-from harness.cli.common import emit, json_option, open_store, say, store_option
-from harness.errors import HarnessError, UsageError
+from harness.cli.common import emit, json_option, open_store, price_option, say, store_option
+from harness.errors import HarnessError
 
 
 @click.command()
 @store_option
 @json_option
-def ls(store_path: str, as_json: bool) -> None:
+@price_option
+def ls(store_path: str, as_json: bool, price: str | None) -> None:
     """List the runs of the store."""
+    from harness.costs import parse_price
     from harness.showing import run_summary, summary_lines
 
-    store = open_store(store_path)
+    store, paid = open_store(store_path), parse_price(price) if price else None
     failed = False
     summaries: list[dict[str, Any]] = []
     for name in store.runs():
         try:
-            summaries.append(run_summary(store, name))
+            summaries.append(run_summary(store, name, paid))
         except HarnessError as error:
             say(f"error: {error}")
             failed = True
@@ -38,15 +40,26 @@ def ls(store_path: str, as_json: bool) -> None:
 @click.argument("task_id", required=False)
 @store_option
 @json_option
+@price_option
 @click.option("--epoch", type=int, default=1, show_default=True)
 @click.option("--raw", is_flag=True, help="The cassette's lines as they are.")
 def show(
-    run: str, task_id: str | None, store_path: str, as_json: bool, epoch: int, raw: bool
+    run: str,
+    task_id: str | None,
+    store_path: str,
+    as_json: bool,
+    price: str | None,
+    epoch: int,
+    raw: bool,
 ) -> None:
-    """Show RUN: its settings and samples; with TASK_ID the transcript of that sample."""
+    """Show RUN: its settings and samples; with TASK_ID the transcript of that sample.
+
+    --json: the run as `replay --json` prints it, or the sample as `export --format jsonl` does.
+    """
+    from harness.costs import parse_price
     from harness.showing import run_lines, transcript
 
-    store = open_store(store_path)
+    store, paid = open_store(store_path), parse_price(price) if price else None
     if task_id is None:
         if raw:
             from harness.terminal import printable_json
@@ -57,11 +70,19 @@ def show(
             from harness.report import to_json
             from harness.showing import recorded_report
 
-            emit(to_json(recorded_report(store, run)))
+            report = recorded_report(store, run)
+            report.cost = report.cost and report.cost.at(paid)
+            emit(to_json(report))
             return
-        lines = run_lines(store, run)
+        lines = run_lines(store, run, paid)
     elif as_json:
-        raise UsageError("--json shows runs; for one sample use --raw")
+        from harness.exporting import row
+        from harness.runfile import read_run
+        from harness.showing import entry_of
+
+        found = read_run(store, run)
+        emit(json.dumps(row(store, found, entry_of(found, task_id, epoch))))
+        return
     else:
         lines = transcript(store, run, task_id, epoch, raw=raw)
     for line in lines:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import emit, json_option, open_store, runs_or_all, say, store_option
+from harness.cli.common import (
+    Stopped,
+    emit,
+    json_option,
+    open_store,
+    price_option,
+    repeated,
+    runs_or_all,
+    say,
+    store_option,
+)
 from harness.cli.options import (
     limit_changes,
     loop_changes,
@@ -16,13 +27,20 @@ from harness.cli.options import (
     sandbox_changes,
     shared_options,
 )
-from harness.errors import DamageError, UsageError
+from harness.errors import UsageError
 from harness.records import MATCH_PARTS
 from harness.store import Store
 
 if TYPE_CHECKING:
+    from harness.costs import Price
     from harness.dataset import Dataset
     from harness.replaying import ReplayOptions
+
+ONCE = {
+    "task_ids", "match_on", "on_divergence", "plan", "new_name", "scorer", "as_json", "jobs",
+    "price",
+}  # fmt: skip
+"""Options of a replay that the next command does not take over."""
 
 
 @click.command()
@@ -51,6 +69,7 @@ if TYPE_CHECKING:
 @click.option("--scorer", metavar="MODULE:NAME", help="Another scorer than the official one.")
 @click.option("--dataset", metavar="mini|DIR", help="Where the truths and attachments are.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@price_option
 def replay(
     runs: tuple[str, ...],
     store_path: str,
@@ -61,6 +80,7 @@ def replay(
     new_name: str | None,
     dataset: str | None,
     jobs: int,
+    price: str | None,
     **given: Any,
 ) -> None:
     """Re-run the loop from the cassettes of RUNs (default: all): no container, network or key.
@@ -68,8 +88,10 @@ def replay(
     Exits 1 when a sample diverges, ends otherwise than it did, or is damaged. A fork exits 0, or
     4 when samples ended in error.
     """
+    from harness.costs import parse_price
     from harness.replaying import ReplayOptions
 
+    paid = parse_price(price) if price else None
     parts = tuple(part.strip() for part in match_on.split(",") if part.strip())
     if not parts or not set(parts) <= set(MATCH_PARTS):
         raise UsageError(f"--match-on takes some of {', '.join(MATCH_PARTS)}; not {match_on!r}")
@@ -88,6 +110,7 @@ def replay(
         loop=loop,
         agent=given.pop("agent"),
         scorer=given.pop("scorer"),
+        told=repeated(click.get_current_context(), ONCE),
     )
     if on_divergence == "fork" or new_name or plan:
         if len(runs) != 1:
@@ -97,7 +120,7 @@ def replay(
         fork_options = {"plan": plan, "live": on_divergence == "fork", "as_json": as_json}
         sys.exit(_fork(store, runs[0], new_name, options, data, given, **fork_options))
     names = runs_or_all(store, runs)
-    sys.exit(_replay(store, names, options, data, jobs, as_json=as_json))
+    sys.exit(_replay(store, names, options, data, jobs, paid, as_json=as_json))
 
 
 def _replay(
@@ -106,30 +129,35 @@ def _replay(
     options: ReplayOptions,
     data: Dataset | None,
     jobs: int,
+    price: Price | None,
     *,
     as_json: bool,
 ) -> int:
-    from harness.replaying import replay_run
+    from harness.costs import total
     from harness.report import table, to_json
+    from harness.sharing import replay_runs
 
-    failed = False
-    for name in names:
-        try:
-            report, findings = replay_run(
-                store, name, options, dataset=data, jobs=jobs, progress=say
-            )
-        except DamageError as error:
-            say(f"error: {error}")
-            failed = True
+    began, count, costs = time.monotonic(), 0, []
+    failed, stopped = False, Stopped()
+    for done in replay_runs(store, names, options, dataset=data, jobs=jobs, progress=say):
+        if done.report is None:
+            stopped.add(done.problem or "", done.status)
             continue
-        emit(to_json(report) if as_json else f"{name}\n{table(report)}\n")
-        for finding in findings:
+        if done.report.cost is not None:
+            costs.append(done.report.cost)
+            done.report.cost = done.report.cost.at(price)
+        count += len(done.report.samples)
+        emit(to_json(done.report) if as_json else f"{done.name}\n{table(done.report)}\n")
+        for finding in done.findings:
             say(finding)
-        left = [r for r in report.samples if r.identical is False]
+        left = [r for r in done.report.samples if r.identical is False]
         if set(options.match_on) != set(MATCH_PARTS):  # never identical; what counts is to follow
             left = [r for r in left if r.divergence is not None]
-        failed = failed or bool(findings or left)
-    return 1 if failed else 0
+        failed = failed or bool(done.findings or left)
+    if count:
+        took = time.monotonic() - began
+        say(f"{count} samples in {took:.2f} s; recorded live in {total(costs).at(price)}")
+    return stopped.status(failed)
 
 
 def _fork(
@@ -156,9 +184,16 @@ def _fork(
         refuse_secrets,
     )
     from harness.recording import RecordConfig
+    from harness.replaying import imported_from
     from harness.runfile import read_run
 
     source = read_run(store, name)
+    if tool := imported_from(source):
+        raise UsageError(
+            f"run {name!r} was imported from {tool}: its requests are another loop's, and nothing "
+            "can go on from them",
+            hint=f"harness replay {name}",
+        )
     docker_image = given["docker_image"]
     changes = Changes(
         loop=options.loop,

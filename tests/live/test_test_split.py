@@ -110,7 +110,9 @@ def test_a_test_split_is_recorded_without_a_score_and_exported(tmp_path: Path) -
 
     # the file: strict JSON Lines, every answer a string, one row for each sample of one epoch
     target = tmp_path / "submission.jsonl"
-    assert leaderboard(store, "-o", str(target)).returncode == 0
+    written = leaderboard(store, "-o", str(target))
+    assert written.returncode == 0
+    assert "the answers are those of epoch 1 of 2" in written.stderr
     raw = target.read_bytes()
     assert raw.isascii()
     assert raw.endswith(b"}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -24,6 +25,7 @@ COMMANDS = {
     "verify": "keep",
     "seal-truths": "score",
     "export": "export",
+    "import": "imports",
     "bundle": "keep",
     "unbundle": "keep",
     "rm": "keep",
@@ -42,7 +44,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"harness.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_") + "_" * iskeyword(cmd_name)
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(

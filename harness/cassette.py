@@ -496,8 +496,8 @@ class Tape:
 
     def usage(self) -> Usage:
         """Tokens of all model replies on the tape."""
-        found = (e.reply.usage for e in self.effects if isinstance(e, ModelEffect) and e.reply)
-        return sum(found, Usage())
+        found = [e.reply.usage for e in self.effects if isinstance(e, ModelEffect) and e.reply]
+        return Usage(sum(u.input_tokens for u in found), sum(u.output_tokens for u in found))
 
 
 def read_cassette(store: Store, name: str, what: str) -> Tape:

@@ -338,8 +338,13 @@ class SampleRecording:
             trajectory=trajectory,
             totals=journal.writer.totals,
         )
-        lines = [*self._before, *decode_lines(journal.read(), f"the journal of {self._what}"), end]
-        tape = Tape(lines, f"the cassette of {self._what}")
+        journal.finish()
+        # long samples are large: nothing of them is held twice while the loop runs again
+        tape = Tape(
+            [*self._before, *decode_lines(journal.read(), f"the journal of {self._what}"), end],
+            f"the cassette of {self._what}",
+        )
+        drift, usage = tape.drift(), tape.usage()
         replayed = replay_tape(
             tape,
             self._agent,
@@ -348,6 +353,7 @@ class SampleRecording:
             tools=self._tools,
             servers=self._servers,
         )
+        del tape
         if not replayed.identical:
             report = self._redactor.json(_report(replayed, outcome))
             end = msgspec.structs.replace(end, replayable=False, report=report)
@@ -355,8 +361,8 @@ class SampleRecording:
             key=self.key,
             cassette=journal.seal(end),
             end=end,
-            drift=tape.drift(),
-            usage=tape.usage(),
+            drift=drift,
+            usage=usage,
             seconds=self._seconds(),
             live=self._world is not None,
             forked_at=forked_at,

@@ -111,6 +111,7 @@ class Dialogue:
         self._names = [tool["function"]["name"] for tool in self._tools.value]
         self._tokens = estimate_tokens(self._tools.canonical.decode())
         self._history = History()
+        self._seen = 0  # messages at the beginning that shortening has done with
         self._shorten_at = (settings.context_limit or 0) * 0.9
         self._say({"role": "system", "content": SYSTEM_PROMPT})
         self._say({"role": "user", "content": user_prompt(sample, settings.prompt_template)})
@@ -119,7 +120,8 @@ class Dialogue:
         """The next request; the oldest outputs are shortened first if the history grew too long."""
         limit = self._settings.context_limit
         if limit is not None and self._tokens > self._shorten_at:
-            self._history, saved = shorten(self._history, self._tokens - int(limit * 0.6))
+            excess = self._tokens - int(limit * 0.6)
+            self._history, saved, self._seen = shorten(self._history, excess, self._seen)
             self._tokens -= saved
             # where too little could be saved, trying again at every step would be in vain
             self._shorten_at = max(limit * 0.9, self._tokens + limit * 0.1)
@@ -130,7 +132,8 @@ class Dialogue:
         calls = [self._parse(call, reply.finish_reason) for call in reply.tool_calls]
         message = assistant_message(reply, reasoning=self._settings.send_reasoning)
         for call, shown in zip(reply.tool_calls, message.get("tool_calls", ()), strict=False):
-            # an endpoint rejects a history with arguments that are no JSON object
+            # endpoints reject a history with an odd name, or arguments that are no JSON object
+            shown["function"]["name"] = sendable_name(call.name)
             shown["function"]["arguments"] = sendable(call.arguments)
         self._say(message)
         return calls
@@ -149,8 +152,8 @@ class Dialogue:
             self._tokens += message_tokens(message)
 
     def _parse(self, call: ToolCall, finish_reason: str | None) -> Call:
-        known = ", ".join(self._names)
         if call.name not in self._names:
+            known = ", ".join(self._names)
             return Call(call.id, call.name, {}, f"there is no tool {call.name!r}; tools: {known}")
         try:
             arguments = _only_texts(call.arguments)
@@ -203,6 +206,12 @@ def sendable(arguments: str) -> str:
     except ValueError:
         pass
     return json.dumps({"unparsed": arguments})
+
+
+def sendable_name(name: str) -> str:
+    """A tool's name as it may stand in a history, whatever the model made up: 1 to 64 letters,
+    digits, `_` and `-`."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
 
 
 _texts = msgspec.json.Decoder(dict[str, str]).decode
@@ -315,18 +324,20 @@ def message_tokens(message: Mapping[str, Any]) -> int:
     return count
 
 
-def shorten(history: History, excess: int) -> tuple[History, int]:
+def shorten(history: History, excess: int, start: int = 0) -> tuple[History, int, int]:
     """The history with its oldest tool results cut until `excess` tokens are saved, if they can be.
 
-    Returns it with the tokens saved. The newest result is left whole.
+    Returns it with the tokens saved and the number of messages that need not be looked at again:
+    the next call's `start`. The newest result is left whole.
     """
-    nodes = history.nodes()
+    nodes = history.nodes(start)
     results = [i for i, node in enumerate(nodes) if node.message["role"] == "tool"]
     changed: dict[int, dict[str, Any]] = {}
-    saved = 0
+    saved = seen = 0
     for index in results[:-1]:
         if saved >= excess:
             break
+        seen = index + 1
         message = nodes[index].message
         text = message["content"]
         if len(text) <= 2 * SHORTENED:
@@ -334,8 +345,10 @@ def shorten(history: History, excess: int) -> tuple[History, int]:
         changed[index] = {**message, "content": cut(text, SHORTENED)}
         saved += message_tokens(message) - message_tokens(changed[index])
     if not changed:
-        return history, 0
+        return history, 0, start + seen
     first = min(changed)
     kept = nodes[first].parent or History()
-    tail = [changed.get(i, nodes[i].message) for i in range(first, len(nodes))]
-    return kept.append(*tail), saved
+    for index in range(first, len(nodes)):
+        new = changed.get(index)
+        kept = kept.adopt(nodes[index]) if new is None else kept.append(new)
+    return kept, saved, start + seen

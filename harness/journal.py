@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from hashlib import sha256
+from io import BytesIO
 from typing import Any
 
 from harness import canonical
@@ -89,6 +90,10 @@ class TapeWriter:
             writer._learn(line, tape)
         writer._last, writer._model = last, model if last is not None else ""
         return writer
+
+    def forget(self) -> None:
+        """Let go of histories and outputs: nothing more will be written."""
+        self._last, self._recent = None, []
 
     def _learn(self, line: AnyLine, tape: Tape) -> None:
         self.count += 1
@@ -269,15 +274,20 @@ def _splices(
         node = node.parent
     if node.chain == old.chain:
         return [(len(old), 0, added[::-1])] if added else []
-    before, after = old.nodes(), new.nodes()
-    if len(after) < len(before):
+    if len(new) < len(old):
+        before, after = old.nodes(), new.nodes()
         keep = 0
         while keep < len(after) and before[keep].message_digest == after[keep].message_digest:
             keep += 1
         return [(keep, len(before) - keep, [(node, None) for node in after[keep:]])]
     # messages were changed in place (old outputs were shortened): one splice for each stretch
+    pairs: list[tuple[History, History]] = []
+    was, now = old, node
+    while was.chain != now.chain and was.parent is not None and now.parent is not None:
+        pairs.append((was, now))
+        was, now = was.parent, now.parent
     found: list[tuple[int, int, list[tuple[History, History | None]]]] = []
-    for index, (was, now) in enumerate(zip(before, after, strict=False)):
+    for index, (was, now) in enumerate(reversed(pairs), len(old) - len(pairs)):
         if was.message_digest == now.message_digest:
             continue
         if found and found[-1][0] + found[-1][1] == index:
@@ -285,8 +295,8 @@ def _splices(
             found[-1] = (start, delete + 1, [*nodes, (now, was)])
         else:
             found.append((index, 1, [(now, was)]))
-    if len(after) > len(before):
-        found.append((len(before), 0, [(node, None) for node in after[len(before) :]]))
+    if added:
+        found.append((len(old), 0, added[::-1]))
     return found
 
 
@@ -393,15 +403,20 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def read(self) -> bytes:
-        """The cassette's lines so far, from the disk, without the intents."""
+    def read(self, last: bytes = b"") -> bytes:
+        """The cassette's lines so far, from the disk, without the intents; `last` behind them."""
         data = self._store.read_journal(self._run, self._key) or b""
-        return strip_intents(data)
+        return strip_intents(data, last)
+
+    def finish(self) -> None:
+        """No more effects will come; what they could have referred to is let go of."""
+        self.close()
+        self.writer.forget()
 
     def seal(self, end: End) -> str:
         """Make the journal a cassette: an object of the store. The journal stays until removed."""
         self.close()
-        return self._store.put(self.read() + encode_line(end))
+        return self._store.put(self.read(encode_line(end)))
 
     def remove(self) -> None:
         self._store.remove_journal(self._run, self._key)
@@ -410,9 +425,15 @@ class Journal:
 _INTENT = b'{"type":"intent",'
 
 
-def strip_intents(data: bytes) -> bytes:
-    """The lines of a journal that a cassette keeps."""
-    return b"".join(line + b"\n" for line in data.split(b"\n")[:-1] if not line.startswith(_INTENT))
+def strip_intents(data: bytes, last: bytes = b"") -> bytes:
+    """The lines of a journal that a cassette keeps, and `last` behind them."""
+    kept, view, start = BytesIO(), memoryview(data), 0  # no copies of lines: they may be large
+    while end := data.find(b"\n", start) + 1:
+        if not data.startswith(_INTENT, start):
+            kept.write(view[start:end])
+        start = end
+    kept.write(last)
+    return kept.getvalue()
 
 
 class OpenTape:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from math import isfinite
 from typing import Any, ClassVar, Literal, overload
 
 import msgspec
@@ -88,9 +89,9 @@ class History(Sequence[Message]):
         else:
             self._fill(tail or _EMPTY, last)
 
-    def _fill(self, parent: History, message: Message) -> None:
+    def _fill(self, parent: History, message: Message, digest: bytes | None = None) -> None:
         self.parent, self.message = parent, message
-        self.message_digest = sha256(canonical.message_bytes(message)).digest()
+        self.message_digest = digest or sha256(canonical.message_bytes(message)).digest()
         self.chain = sha256(parent.chain + self.message_digest).digest()
         self._length = parent._length + 1
 
@@ -99,7 +100,7 @@ class History(Sequence[Message]):
         """The value itself if it is a history, else a history of plain, copied messages."""
         if isinstance(messages, History):
             return messages
-        return cls(plain(message) for message in messages)
+        return cls(_object(message, "a message") for message in messages)
 
     def append(self, *messages: Message) -> History:
         """A new history with the messages behind this one's. They must not be changed later."""
@@ -108,11 +109,15 @@ class History(Sequence[Message]):
             node = _node(node, message)
         return node
 
-    def nodes(self) -> list[History]:
-        """One node per message, first to last."""
+    def adopt(self, node: History) -> History:
+        """`append(node.message)`, without digesting that message once more."""
+        return _node(self, node.message, node.message_digest)
+
+    def nodes(self, start: int = 0) -> list[History]:
+        """One node per message, first to last; from the message of that index on."""
         found: list[History] = []
         node: History | None = self
-        while node is not None and node._length:
+        while node is not None and node._length > start:
             found.append(node)
             node = node.parent
         found.reverse()
@@ -147,9 +152,9 @@ _ROOT = sha256(b"gaia-harness/1").digest()
 _EMPTY = History()
 
 
-def _node(parent: History, message: Message) -> History:
+def _node(parent: History, message: Message, digest: bytes | None = None) -> History:
     node = History.__new__(History)
-    node._fill(parent, message)
+    node._fill(parent, message, digest)
     return node
 
 
@@ -163,20 +168,42 @@ class Frozen:
         self.canonical = canonical.dumps(value)
         self.digest = sha256(self.canonical).hexdigest()
 
-    @classmethod
-    def of(cls, value: JSON) -> Frozen:
-        return value if isinstance(value, Frozen) else cls(plain(value))
-
 
 def plain(value: JSON) -> JSON:
     """A copy made of dicts, lists and scalars; tool calls become OpenAI-shaped dicts."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, ToolCall):
         return value.openai()
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    # a text of some template engine, a number of some array library: nothing can write those down
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__index__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     return value
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _object(value: Any, what: str) -> dict[str, JSON]:
+    """A plain copy of a JSON object; TypeError for anything else."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be a dict, not {type(value).__name__}")
+    return plain(value)  # type: ignore[no-any-return]
+
+
+def _text(value: Any, what: str) -> str:
+    """The text itself, of class `str`; TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+    return str.__str__(value)
 
 
 # -------------------------------------------------------------------------------------- requests
@@ -184,6 +211,9 @@ def plain(value: JSON) -> JSON:
 
 class ModelRequest:
     """One chat completion. `messages` are OpenAI-shaped; the model's name is the run's.
+
+    What is no JSON is refused here, by TypeError or ValueError, as in the other requests: one that
+    could not be written down must not be performed.
 
     Plain lists and dicts are copied and frozen; a `History`, and tools or params wrapped in
     `Frozen`, are taken as they are, so that a long sample costs no more per step than a short one.
@@ -199,8 +229,11 @@ class ModelRequest:
         params: Mapping[str, JSON] | Frozen | None = None,
     ) -> None:
         self.messages = History.of(messages)
-        self._tools = Frozen.of(tools)
-        self._params = Frozen.of(params if params is not None else {})
+        if not isinstance(tools, Frozen):
+            tools = Frozen([_object(tool, "a tool's schema") for tool in tools])
+        if not isinstance(params, Frozen):
+            params = Frozen(_object({} if params is None else params, "params"))
+        self._tools, self._params = tools, params
 
     @property
     def tools(self) -> list[JSON]:
@@ -244,6 +277,14 @@ class BashRequest(msgspec.Struct, frozen=True):
     command: str
     timeout: float = 180.0
 
+    def __post_init__(self) -> None:
+        if type(self.command) is not str:
+            msgspec.structs.force_setattr(self, "command", _text(self.command, "command"))
+        if type(self.timeout) is not float:
+            msgspec.structs.force_setattr(self, "timeout", float(self.timeout))
+        if not isfinite(self.timeout):
+            raise ValueError(f"timeout must be a number of seconds, not {self.timeout}")
+
     def digest(self, model: str = "") -> str:
         # canonical JSON, spelled out
         body = b'{"command":%b,"kind":"bash","timeout":%b}' % (
@@ -260,6 +301,14 @@ class ToolRequest(msgspec.Struct, frozen=True):
     server: str
     name: str
     arguments: dict[str, JSON] = {}
+
+    def __post_init__(self) -> None:
+        for field, value in (
+            ("server", _text(self.server, "server")),
+            ("name", _text(self.name, "name")),
+            ("arguments", _object(self.arguments, "arguments")),
+        ):
+            msgspec.structs.force_setattr(self, field, value)
 
     def digest(self, model: str = "") -> str:
         return canonical.digest(
@@ -278,6 +327,9 @@ class ValueRequest(msgspec.Struct, frozen=True):
     kind: ClassVar[Literal["value"]] = "value"
     name: str
     make: Callable[[], JSON]
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", _text(self.name, "name"))
 
     def digest(self, model: str = "") -> str:
         return canonical.digest({"kind": "value", "name": self.name})

@@ -132,11 +132,15 @@ class _Frame(msgspec.Struct, kw_only=True):
 def encode(run: RunFile) -> bytes:
     """The bytes of a run file."""
     fields = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(run)}
-    samples = fields.pop("samples")
-    digest = _digest({**fields, "samples": samples})
-    lines = [f"{_text(key)}: {_text(value)}" for key, value in fields.items()]
-    entries = ",\n".join("  " + _text(entry) for entry in samples)
-    lines += [f'"samples": [\n{entries}\n]' if samples else '"samples": []']
+    entries = [_text(entry) for entry in fields.pop("samples")]
+    texts = {key: _text(value) for key, value in fields.items()}
+    # each text serves twice, in its line and in the canonical form that is digested
+    whole = {**texts, "samples": f"[{','.join(entries)}]"}
+    form = ",".join(f"{_text(key)}:{whole[key]}" for key in sorted(whole))
+    digest = "sha256:" + sha256(f"{{{form}}}".encode()).hexdigest()
+    lines = [f"{_text(key)}: {text}" for key, text in texts.items()]
+    joined = ",\n  ".join(entries)
+    lines += [f'"samples": [\n  {joined}\n]' if entries else '"samples": []']
     lines += [f'"digest": "{digest}"']
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 

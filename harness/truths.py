@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -176,6 +175,8 @@ def _damage(path: Path, what: str) -> DamageError:
 
 def _replace(path: Path, data: bytes) -> None:
     """Put the file there whole or not at all, also after a crash."""
+    import tempfile  # slow to load, and readers need none
+
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")  # 0600
     try:
         with open(handle, "wb") as file:

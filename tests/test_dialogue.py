@@ -32,6 +32,7 @@ from harness.dialogue import (
 )
 from harness.records import (
     BashReply,
+    History,
     ModelReply,
     ModelRequest,
     Sample,
@@ -294,6 +295,29 @@ def test_a_history_holds_valid_arguments_only(
 def test_good_arguments_stand_as_they_came(value: dict[str, Any]) -> None:
     text = json.dumps(value, indent=1)
     assert sendable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("bash", "bash"),
+        ("web_search-2", "web_search-2"),
+        ("functions.bash", "functions_bash"),
+        ("bash\n<|end|>", "bash___end__"),
+        ("recherché", "recherch_"),
+        ("", "_"),
+        ("\ud800", "_"),
+        ("x" * 90, "x" * 64),
+    ],
+)
+def test_a_history_holds_valid_names_only(name: str, shown: str) -> None:
+    """D07: a made-up name is told to the model as it was, and poisons no later request."""
+    calls, message = hear(ModelReply(tool_calls=(ToolCall("c", name, "{}"),)))
+    assert message["tool_calls"][0]["function"]["name"] == shown
+    assert calls[0].name == name
+    assert calls[0].error is not None
+    if name != "bash":
+        assert calls[0].error.startswith(f"there is no tool {name!r}")
 
 
 def test_ids_are_echoed_and_may_repeat() -> None:
@@ -567,14 +591,31 @@ def test_what_cannot_be_shortened_is_not_tried_at_every_step(
     tried: list[int] = []
     real = dialogue.shorten
 
-    def counting(history: Any, excess: int) -> Any:
+    def counting(history: Any, *more: int) -> Any:
         tried.append(len(history))
-        return real(history, excess)
+        return real(history, *more)
 
     monkeypatch.setattr(dialogue, "shorten", counting)
     requests = conversation(2000, [10] * 200, said=300)
     assert len(requests[-1].messages) == 402
     assert len(tried) < 130
+
+
+def test_shortening_goes_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was shortened once is not read again, however long the history grows."""
+    read: list[int] = []
+    real = History.nodes
+
+    def counting(history: History, start: int = 0) -> list[History]:
+        found = real(history, start)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(History, "nodes", counting)
+    requests = conversation(20_000, [3000] * 200)
+    assert len(requests[-1].messages) > 400
+    assert len(read) > 10
+    assert sum(read) < 3 * len(requests[-1].messages)
 
 
 def test_shortening_keeps_what_it_does_not_touch() -> None:

@@ -1,0 +1,1 @@
+"""What `scripts/bench` is made of; `docs/benchmarks.md` says what it measures."""

@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 
 from harness import canonical
-from harness.config import DEFAULT_DATASET_ID, HUBS, RecordOptions, nearest, record_config
+from harness.config import (
+    DEFAULT_DATASET_ID,
+    HUBS,
+    RecordOptions,
+    check_options,
+    nearest,
+    record_config,
+)
 from harness.errors import UsageError
 from harness.mcp_config import MCPServerConfigHTTP, MCPServerConfigStdio, to_settings
 from harness.replaying import ReplayOptions, replay_run
@@ -88,24 +95,26 @@ class _Sandbox(_Checked):
     default_config: Any = {}
 
 
-_FIELDS: dict[str, Any] = {
-    "model": None,
-    "api_url": None,
-    "api_key": None,
-    "eval_type": "openai_api",
-    "datasets": ("gaia",),
-    "dataset_args": {},
-    "dataset_hub": "modelscope",
-    "eval_batch_size": 1,
-    "limit": None,
-    "epochs": 1,
-    "generation_config": {},
-    "agent_config": None,
-    "sandbox": None,
-    "ignore_errors": False,
-    "work_dir": None,
-    "run_name": None,
-}
+class _Fields(_Checked):
+    model: str | None = None
+    api_url: str | None = None
+    api_key: str | None = None
+    eval_type: str = "openai_api"
+    datasets: Sequence[str] = ("gaia",)
+    dataset_args: dict[str, Any] | None = None
+    dataset_hub: str = "modelscope"
+    eval_batch_size: int = 1
+    limit: int | None = None
+    epochs: int = 1
+    generation_config: dict[str, Any] | None = None
+    agent_config: Any = None
+    sandbox: Any = None
+    ignore_errors: bool = False
+    work_dir: Any = None
+    run_name: str | None = None
+
+
+_FIELDS = dict(zip(_Fields.__struct_fields__, _Fields.__struct_defaults__, strict=True))
 
 
 class TaskConfig:
@@ -116,14 +125,14 @@ class TaskConfig:
     """
 
     def __init__(self, **given: Any) -> None:
-        """Raises UsageError for an unknown key, naming the nearest known one."""
-        for key in given:
-            if key not in _FIELDS:
-                raise UsageError(f"TaskConfig has no key {key!r}{nearest(key, _FIELDS)}")
-        if not given.get("model"):
+        """Raises UsageError for a value of another type, and for an unknown key, naming the nearest
+        known one."""
+        self._given = msgspec.structs.asdict(_Fields.of(given, "TaskConfig"))
+        self.model: str = self._given["model"] or ""
+        if not self.model.strip():
             raise UsageError("TaskConfig needs a model")
-        self.model: str = given["model"]
-        self._given = {**_FIELDS, **given}
+        if not isinstance(self.work_dir, str | os.PathLike | None):
+            raise UsageError(f"TaskConfig: work_dir must be a folder's path, not {self.work_dir!r}")
         if self._given["eval_type"] != "openai_api":
             raise UsageError(f"eval_type {self._given['eval_type']!r} is not openai_api")
         if list(self._given["datasets"]) != ["gaia"]:
@@ -194,7 +203,14 @@ class TaskConfig:
             mcp=tuple(agent.mcp_servers),
             **loop,
         )
-        if self.run_name is None:
+        for server in options.mcp:
+            if not isinstance(server, MCPServerConfigStdio | MCPServerConfigHTTP):
+                raise UsageError(
+                    "agent_config: mcp_servers takes MCPServerConfigStdio and MCPServerConfigHTTP, "
+                    f"not {type(server).__name__}"
+                )
+        check_options(options)
+        if not self.run_name:
             options = msgspec.structs.replace(options, run=_run_name(options))
         return options
 
@@ -237,7 +253,7 @@ def run_task(task_cfg: TaskConfig | Mapping[str, Any]) -> RunReport:
         done = record(config.store(), recording, connect=connect, progress=progress, stop=stop)
     for finding in done.findings:
         print(finding, file=sys.stderr)
-    print(table(done.report))
+    print(f"{done.report.run}\n{table(done.report)}")
     if done.interrupted:
         raise KeyboardInterrupt
     return done.report

@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from harness.answers import MAX_DEPTH
 from harness.attempt import BUILT_IN, load_callable, source_digest
 from harness.dataset import MINI, Dataset, load, select, selection_digest
 from harness.errors import LackError, UsageError
 from harness.mcp_config import MCPServerConfig, secrets, to_settings
-from harness.recording import RecordConfig
 from harness.records import Settings
 from harness.redact import SHORTEST, Redactor
 from harness.runfile import RunFile, RunSettings, Selection
 from harness.store import check_run_name
+
+if TYPE_CHECKING:
+    from harness.recording import RecordConfig
+
+LONGEST = 30 * 86_400.0
+"""Seconds that anything may be told to take: a month, for more is a slip of the keyboard."""
+MOST_EPOCHS = 10_000
 
 DEFAULT_DATASET_ID = "gaia-benchmark/GAIA"
 HUBS = ("modelscope", "huggingface")
@@ -112,6 +120,8 @@ def split_generation(
             params[key] = value
         elif key in _TRANSPORT:
             _expect(key, value, _TRANSPORT[key])
+            if not 0 <= value <= LONGEST or (key == "timeout" and value == 0):
+                raise UsageError(f"generation option {key!r} must not be {value!r:.100}")
             transport[key] = value
         else:
             known = [*_PARAMS, *_TRANSPORT, "stream"]
@@ -125,7 +135,31 @@ def split_generation(
 def _expect(key: str, value: Any, types: tuple[type, ...]) -> None:
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         names = " or ".join(t.__name__ for t in types)
-        raise UsageError(f"generation option {key!r} must be {names}, not {value!r}")
+        raise UsageError(f"generation option {key!r} must be {names}, not {value!r:.100}")
+    _expect_json(key, value)
+
+
+def _expect_json(key: str, value: Any, depth: int = MAX_DEPTH) -> None:
+    """UsageError for what no request can carry: NaN, infinities, what is no JSON, deep nesting."""
+    if value is None or isinstance(value, str | bool):
+        return
+    if isinstance(value, int | float) and is_number(value):
+        return
+    if isinstance(value, list | tuple | dict) and depth:
+        is_object = isinstance(value, dict)
+        if not is_object or all(isinstance(name, str) for name in value):
+            for item in value.values() if isinstance(value, dict) else value:
+                _expect_json(key, item, depth - 1)
+            return
+    raise UsageError(f"generation option {key!r} holds what is no JSON, or nested too deeply")
+
+
+def is_number(value: float) -> bool:
+    """Whether it is a number that a record can hold: no NaN, nothing beyond a float's range."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -185,14 +219,24 @@ def dataset_of(run: RunFile, *, progress: Callable[[str], None] = lambda line: N
 
 
 def record_config(
-    options: RecordOptions, *, progress: Callable[[str], None] = lambda line: None
+    options: RecordOptions,
+    *,
+    progress: Callable[[str], None] = lambda line: None,
+    ask: bool = True,
 ) -> RecordConfig:
-    """Check the options, read the data, name what is missing. Asks nothing live but a hub."""
+    """Check the options, read the data, name what is missing. Asks nothing live but a hub.
+
+    `ask`: whether the endpoint is going to be asked, so that an address or a key is needed.
+    """
+    from harness.recording import RecordConfig  # replay and score come here for `--dataset` alone
+
     check_run_name(options.run)
-    _check_numbers(options)
+    check_options(options)
     params, transport, stream = split_generation(options.generation)
     agent = load_callable(options.agent, "the agent")
-    api_url, api_key = endpoint(options.api_url, options.api_key_env, options.api_key)
+    api_url, api_key = options.api_url, options.api_key
+    if ask:
+        api_url, api_key = endpoint(api_url, options.api_key_env, api_key)
     hidden = (*((api_key,) if api_key else ()), *mcp_secrets(options.mcp))
     settings = RunSettings(
         loop=Settings(
@@ -313,6 +357,10 @@ def _sandbox(given: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, SandboxConfig))
     except msgspec.ValidationError as error:
         raise UsageError(f"sandbox: {error}") from None
+    for name in ("cpus", "pids_limit"):
+        value = found[name]
+        if value is not None and not (value > 0 and is_number(value)):
+            raise UsageError(f"sandbox: {name} must be a positive number")
     return found
 
 
@@ -339,7 +387,13 @@ def public_url(api_url: str | None) -> str | None:
     """The address as it may be stored: without user, password, query and fragment."""
     if api_url is None:
         return None
-    parts = urlsplit(api_url)
+    try:
+        parts = urlsplit(api_url)
+    except ValueError:
+        raise UsageError(
+            "the address of the model endpoint is no http(s) URL",
+            hint="give --api-url like http://127.0.0.1:8000/v1",
+        ) from None
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
@@ -352,7 +406,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     sandbox: dict[str, Any] = {}
     limits: dict[str, Any] = {}
-    eval_batch_size: int = 1
+    eval_batch_size: int | None = None
+    """None: the run's own."""
 
 
 def changed_settings(old: RunSettings, changes: Changes) -> RunSettings:
@@ -375,7 +430,7 @@ def changed_settings(old: RunSettings, changes: Changes) -> RunSettings:
         transport={
             **old.transport,
             **transport,
-            "eval_batch_size": changes.eval_batch_size,
+            "eval_batch_size": changes.eval_batch_size or old.transport.get("eval_batch_size") or 1,
         },
         **changes.limits,
     )
@@ -385,12 +440,28 @@ CAPTURED = 1 << 20
 """Bytes of each stream that a sandbox keeps of one command, head and tail together."""
 
 
-def _check_numbers(options: RecordOptions) -> None:
-    for name in ("max_steps", "eval_batch_size", "epochs", "max_output_chars"):
-        if getattr(options, name) < 1:
+def check_options(options: RecordOptions) -> None:
+    """UsageError for a value that nothing can be done with; reads nothing."""
+    if not options.model.strip():
+        raise UsageError("--model must not be empty")
+    least_one = ("max_steps", "eval_batch_size", "epochs", "max_output_chars", "context_limit")
+    for name in (*least_one, "sample_tokens", "run_tokens"):
+        value = getattr(options, name)
+        if value is not None and not (value >= 1 and is_number(value)):
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
-    if not 0 < options.command_timeout < float("inf"):
-        raise UsageError("--command-timeout must be a positive number of seconds")
+    if options.epochs > MOST_EPOCHS:
+        raise UsageError(f"--epochs must be at most {MOST_EPOCHS}")
+    for name in ("command_timeout", "sample_seconds"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value <= LONGEST:
+            raise UsageError(
+                f"--{name.replace('_', '-')} must be a positive number of seconds, "
+                f"at most {LONGEST:.0f}"
+            )
+    if options.shuffle_seed is not None and not is_number(options.shuffle_seed):
+        raise UsageError("--shuffle-seed is too large a number")
+    split_generation(options.generation)
+    _sandbox(options.sandbox)
     # a character has up to four bytes, and head and tail are kept in halves
     if options.max_output_chars * 4 > CAPTURED:
         raise UsageError(

@@ -50,7 +50,7 @@ class Place(NamedTuple):
     task_id: str
     epoch: int
     options: str = ""
-    """What the replay was told besides, as it stands on a command line: the next command needs it."""
+    """What the replay was told besides, as on a command line: the next command needs it."""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,6 +91,8 @@ class ModelError(SampleError):
     """The endpoint gave no reply that counts: retries exhausted, wrong key, another 4xx."""
 
     kind = "model"
+    unreachable = False
+    """Nobody has ever answered at the endpoint: no other sample would fare better."""
 
 
 class SandboxError(SampleError):

@@ -8,15 +8,15 @@ import threading
 from typing import Any
 
 from harness.report import SampleResult
-from harness.terminal import printable
+from harness.terminal import printable, tell
 
 
 def progress_for(quiet: bool = False) -> Plain:
     """The display that suits stderr: a bar only in a terminal that may have colour, with rich."""
     if quiet:
         return Quiet()
-    plain = os.environ.get("CI") or os.environ.get("NO_COLOR") or not sys.stderr.isatty()
-    if not plain:
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    if watched and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
         try:
             return Bar()
         except ImportError:  # rich comes with the extra `record`
@@ -36,10 +36,10 @@ class Plain:
         """Whether samples are in flight, so that an interruption has to wait for replies."""
         self.in_flight = yes
 
-    def begin(self, total: int, done: int) -> None:
-        """`total` samples in the run, `done` of them finished before."""
+    def begin(self, total: int, done: int, right: int = 0) -> None:
+        """`total` samples in the run, `done` of them finished before, so many of these right."""
         with self._lock:
-            self._total, self._done = total, done
+            self._total, self._done, self._right = total, done, right
 
     def note(self, line: str) -> None:
         """Say one line."""
@@ -69,7 +69,7 @@ class Plain:
         )
 
     def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        tell(line)
 
 
 class Quiet(Plain):
@@ -99,10 +99,10 @@ class Bar(Plain):
         )
         self._task: Any = None
 
-    def begin(self, total: int, done: int) -> None:
+    def begin(self, total: int, done: int, right: int = 0) -> None:
         """Show the bar."""
-        super().begin(total, done)
-        self._task = self._bar.add_task("", total=total, completed=done, right=0, spent=0)
+        super().begin(total, done, right)
+        self._task = self._bar.add_task("", total=total, completed=done, right=right, spent=0)
         self._bar.start()
 
     def tokens(self, count: int) -> None:

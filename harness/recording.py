@@ -8,7 +8,6 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,7 +82,7 @@ class Backend(Protocol):
 class Progress(Protocol):
     """Told what happens; `harness.progress` shows it to people."""
 
-    def begin(self, total: int, done: int) -> None:
+    def begin(self, total: int, done: int, right: int = 0) -> None:
         """`total` samples in the run, `done` of them finished before."""
 
     def note(self, line: str) -> None:
@@ -125,12 +124,36 @@ def record(
 
     `stop` ends it early: requests in flight are awaited, what is finished is kept.
     """
+    check_new_name(config.run)
     store.create()
     if config.overwrite and store.has_run(config.run):
         return _overwrite(store, config, connect=connect, progress=progress, stop=stop)
+    return _record(store, config, connect=connect, progress=progress, stop=stop)
+
+
+_BESIDE = ".new"
+
+
+def check_new_name(run: str) -> None:
+    """UsageError for a name under which `--overwrite` records, and which it takes away again."""
+    if run.endswith(_BESIDE):
+        raise UsageError(
+            f"{run!r} is the name under which --overwrite records {run.removesuffix(_BESIDE)!r}",
+            hint="choose another name",
+        )
+
+
+def _record(
+    store: Store,
+    config: RecordConfig,
+    *,
+    connect: Connect,
+    progress: Progress,
+    stop: threading.Event | None,
+) -> Recorded:
     agent: Agent = load_callable(config.settings.agent, "the agent")
     with store.writer(config.run):
-        run = _open_run(store, config)
+        run = _open_run(store, config, progress.note)
         job = Recording(store, run, config, agent, progress, stop=stop)
         todo = job.unfinished()
         if todo:
@@ -142,8 +165,8 @@ def record(
 
 def _overwrite(store: Store, config: RecordConfig, **live: Any) -> Recorded:
     """Record beside the old run, under `NAME.new`; take its place only when all is there."""
-    beside = msgspec.structs.replace(config, run=f"{config.run}.new", overwrite=False)
-    done = record(store, beside, **live)
+    beside = msgspec.structs.replace(config, run=config.run + _BESIDE, overwrite=False)
+    done = _record(store, beside, **live)
     if done.interrupted or done.report.metrics["missing"]:
         return done
     with store.writer(config.run), store.writer(beside.run):
@@ -159,7 +182,20 @@ def _overwrite(store: Store, config: RecordConfig, **live: Any) -> Recorded:
 # ------------------------------------------------------------------------------------- the run file
 
 
-def _open_run(store: Store, config: RecordConfig) -> RunFile:
+def _way_out(run: str, changed: list[str]) -> str:
+    if run.endswith(_BESIDE):
+        return f"finish it with those, or give it up: harness rm {run}"
+    if all(field.startswith(("agent_source:", "agent:")) for field in changed):
+        return (
+            "go on with the changed loop in a fork: "
+            f"harness replay {run} --agent MODULE:NAME --on-divergence fork --as NEW"
+        )
+    return "choose another --run, or record this one anew with --overwrite"
+
+
+def _open_run(
+    store: Store, config: RecordConfig, note: Callable[[str], None] = lambda line: None
+) -> RunFile:
     """The run to go on with: a new one, or the recorded one if it was told the same."""
     wanted = [
         Entry(task_id=item.sample.task_id, epoch=epoch, level=item.sample.level)
@@ -192,10 +228,15 @@ def _open_run(store: Store, config: RecordConfig) -> RunFile:
         lines = "\n    ".join(changed)
         raise UsageError(
             f"run {config.run!r} was recorded with other settings:\n    {lines}",
-            hint="choose another --run, or record this one anew with --overwrite",
+            hint=_way_out(config.run, changed),
         )
     have = {(entry.task_id, entry.epoch) for entry in run.samples}
     new = [entry for entry in wanted if (entry.task_id, entry.epoch) not in have]
+    if not new and len(wanted) < len(have):
+        note(
+            f"run {config.run!r} has {len(have)} samples x epochs; these options "
+            f"select {len(wanted)} of them. Nothing is taken out of a run"
+        )
     if new:
         run.samples = sorted([*run.samples, *new], key=lambda entry: (entry.task_id, entry.epoch))
         ids = {entry.task_id for entry in run.samples}
@@ -211,6 +252,8 @@ def _open_run(store: Store, config: RecordConfig) -> RunFile:
 
 def _environment() -> dict[str, Any]:
     """Versions of what a recording stands on; the image is added when it is known."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to load
+
     packages = {}
     for name in ("docker", "mcp", "msgspec", "openai"):
         with contextlib.suppress(PackageNotFoundError):
@@ -223,6 +266,13 @@ def _environment() -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------- the recording
+
+
+_UNFAITHFUL = "the loop does not follow its own cassette: this sample cannot be replayed"
+_ADVICE = (
+    "  a loop has to do the same given the same replies: clocks, random numbers and files of its "
+    "own go through ValueRequest"
+)
 
 
 class Recording:
@@ -279,7 +329,8 @@ class Recording:
             self._check_image()
             self._check_tools()
             write_run(self.store, self.run)
-            self.progress.begin(len(self.run.samples), len(self.run.samples) - len(todo))
+            right = sum(entry.verdict == "right" for entry in self.run.samples)
+            self.progress.begin(len(self.run.samples), len(self.run.samples) - len(todo), right)
             work: queue.SimpleQueue[Entry] = queue.SimpleQueue()
             for entry in todo:
                 work.put(entry)
@@ -424,12 +475,14 @@ class Recording:
             if not end.replayable:
                 self.findings.append(
                     f"{entry.task_id} epoch {entry.epoch}: the loop does not follow its own "
-                    f"cassette: {(end.report or {}).get('told', 'it ended otherwise')}"
+                    f"cassette: {(end.report or {}).get('told', 'it ended otherwise')}\n{_ADVICE}"
                 )
             # a run file is rewritten as a whole: seldom enough that all of it stays linear
             if len(self._unflushed) * 50 >= len(self.run.samples):
                 self.flush()
         self.progress.sample(result)
+        if not end.replayable:
+            self.progress.note(f"  {_UNFAITHFUL}")
         if end.failure is not None:
             self.progress.note(f"  {end.failure.kind}: {end.failure.message}")
 
@@ -458,6 +511,11 @@ class Recording:
             for entry in self.run.samples
         ]
         notes = notes_of(self.run, results)
+        if errors := sum(result.status == "error" for result in results):
+            samples = "1 sample" if errors == 1 else f"{errors} samples"
+            notes.append(
+                f"{samples} ended in error; the same command with --retry-errors goes on from there"
+            )
         if self.stop.is_set():
             notes.insert(
                 0, "cancelled: this report covers what was finished; the same command goes on"
@@ -467,7 +525,7 @@ class Recording:
             model=self.run.settings.loop.model,
             dataset=msgspec.to_builtins(self.run.dataset),
             samples=results,
-            metrics=metrics(results),
+            metrics=metrics(results, subsets=self.run.selection.subsets),
             notes=notes,
         )
         return Recorded(report=report, findings=self.findings, interrupted=self.stop.is_set())
@@ -505,6 +563,9 @@ def recorded_result(store: Store, entry: Entry) -> SampleResult:
 
 def plan_lines(store: Store, config: RecordConfig) -> list[str]:
     """What `record` would do, without doing it."""
+    name = config.run
+    if config.overwrite and store.has_run(name):
+        config = msgspec.structs.replace(config, run=name + _BESIDE, overwrite=False)
     run = _open_run(store, config)
     counts = {"ok": 0, "error": 0, "missing": 0}
     for entry in run.samples:
@@ -513,7 +574,11 @@ def plan_lines(store: Store, config: RecordConfig) -> list[str]:
     todo = counts["missing"] + (counts["error"] if config.retry_errors else 0)
     steps = todo * config.settings.loop.max_steps
     return [
-        f"run {run.name}: {len(run.samples)} samples x epochs, of {run.selection.of} in the split",
+        f"run {name}: {len(run.samples)} samples x epochs, of {run.selection.of} in the split",
+        *(
+            ["overwrite: it is recorded beside, and replaced when all is there"]
+            * (name != config.run)
+        ),
         f"recorded: {counts['ok']} ok, {counts['error']} error; {unfinished} unfinished journals",
         f"to do: {todo} samples, at most {steps} model turns",
     ]

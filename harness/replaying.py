@@ -13,7 +13,7 @@ from harness.cassette import Tape, read_cassette
 from harness.costs import cost_of
 from harness.dataset import UNKNOWN, Dataset
 from harness.divergence import Divergence, Place, summary
-from harness.errors import DamageError, DivergenceError, UsageError
+from harness.errors import DamageError, DivergenceError, LackError, UsageError
 from harness.files import Folder
 from harness.records import MATCH_PARTS, Outcome, Settings, Verdict
 from harness.report import (
@@ -147,6 +147,8 @@ class RunReplay:
             self.scorer = load_callable(self.options.scorer, "the scorer")
         self.entries = chosen(self.run, self.options.task_ids)
         self.truths = known_truths(self.run, dataset, progress)
+        if self.options.scorer and not self.truths:
+            raise no_truths(self.run, f"{self.options.scorer} cannot be asked")
         self.sealed = None if self.truths else sealed_key(store, self.run)
         self._tools, self._servers = tools_of(self.run)
 
@@ -313,6 +315,14 @@ def known_truths(
         return {}
 
 
+def no_truths(run: RunFile, so: str) -> LackError:
+    """What to raise where truths are needed and not on this machine."""
+    return LackError(
+        f"the truths of run {run.name!r} are not here: {so}",
+        hint="--dataset DIR (the data set that the run was made over)",
+    )
+
+
 def sealed_key(store: Store, run: RunFile) -> SealedKey | None:
     """The run's sealed answer key, if it has one."""
     if run.sealed_key is None:
@@ -359,14 +369,23 @@ def tools_of(run: RunFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
 
 def chosen(run: RunFile, task_ids: Iterable[str]) -> list[Entry]:
     """The run's samples, or those named."""
-    wanted = set(task_ids)
-    unknown = wanted - {entry.task_id for entry in run.samples}
-    if unknown:
-        raise UsageError(
-            f"run {run.name!r} has no sample {sorted(unknown)[0]!r}",
-            hint=f"harness show {run.name}",
-        )
+    wanted = {whole_id(run, task_id) for task_id in task_ids}
     return [entry for entry in run.samples if not wanted or entry.task_id in wanted]
+
+
+def whole_id(run: RunFile, given: str) -> str:
+    """A task id of the run, from itself or from an unambiguous beginning; UsageError for others."""
+    ids = {entry.task_id for entry in run.samples}
+    found = [given] if given in ids else sorted(id for id in ids if given and id.startswith(given))
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"run {run.name!r} has no sample {given!r}"
+        if not found
+        else f"run {run.name!r} has {len(found)} samples that begin with {given!r}: "
+        f"{', '.join(found[:4])}{', …' if len(found) > 4 else ''}",
+        hint=f"harness show {run.name}",
+    )
 
 
 def check_sample(tape: Tape, entry: Entry, what: str) -> None:
@@ -506,6 +525,9 @@ def notes_of(
     notes = [run.selection.told(run.dataset.split)]
     if set(match_on) != set(MATCH_PARTS):
         notes.append(f"loose replay: matched on {', '.join(match_on)} only")
+    sealed = sum(result.verdict_source == "sealed" for result in results)
+    if sealed:
+        notes.append(f"{sealed} verdicts are computed from the sealed answer key")
     recorded = sum(result.verdict_source == "recorded" for result in results)
     if recorded:
         notes.append(f"{recorded} verdicts are taken from the record: the truths were not found")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
@@ -95,13 +96,25 @@ def verdict_for(
     try:
         right: object = scorer(answer, truth)
     except Exception as error:  # a user's code; its text may hold the truth, so it is not shown
-        raise UsageError(f"the scorer {name} raised {type(error).__name__}") from error
+        raise UsageError(
+            f"the scorer {name} raised {type(error).__name__}{_place(error)}"
+        ) from error
     if not isinstance(right, bool):  # (False, "why") would count as right
         raise UsageError(
             f"the scorer {name} returned a value of type {type(right).__name__}; it must return"
             " True or False"
         )
     return "right" if right else "wrong"
+
+
+def _place(error: Exception) -> str:
+    """Where a user's code raised; nothing for the call itself, such as a wrong signature."""
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    if trace is None:
+        return ": it must take (model_answer, ground_truth)"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" in {os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
 
 
 # ----------------------------------------------------------------------------------------- figures

@@ -17,6 +17,7 @@ from harness.replaying import (
     damaged_result,
     known_truths,
     missing_result,
+    no_truths,
     notes_of,
     sealed_key,
     sealed_verdict,
@@ -79,6 +80,8 @@ def score_run(
     truths = known_truths(run, dataset, progress)
     sealed = None if truths or options.scorer or options.against else sealed_key(store, run)
     spec = options.against or options.scorer
+    if spec and not truths:
+        raise no_truths(run, f"{spec} cannot be asked")
     scorer: Scorer = load_callable(spec, "the scorer") if spec else question_scorer
     results: list[SampleResult] = []
     before: Counter[str] = Counter()
@@ -115,11 +118,17 @@ def score_run(
         dataset=msgspec.to_builtins(run.dataset),
         samples=results,
         metrics=metrics(results, subsets=run.selection.subsets),
-        notes=[*_scorer_note(options), *notes_of(run, results)],
+        notes=[*_scorer_note(options), *notes_of(run, results), *_not_explained(options, truths)],
     )
     return Scored(
         report=report, before=dict(before), flips=flips, explained=explained, findings=findings
     )
+
+
+def _not_explained(options: ScoreOptions, truths: dict[str, str]) -> list[str]:
+    if not options.explain or truths:
+        return []
+    return ["nothing can be explained: the truths are not here (--dataset DIR)"]
 
 
 def _scorer_note(options: ScoreOptions) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from harness import canonical
 from harness.cassette import (
     BashEffect,
     Effect,
@@ -23,7 +24,7 @@ from harness.dialogue import clean, cut
 from harness.errors import DamageError, UsageError
 from harness.recording import recorded_result
 from harness.records import BashReply, ModelReply
-from harness.replaying import imported_from, notes_of
+from harness.replaying import imported_from, notes_of, whole_id
 from harness.report import RunReport, metrics, table
 from harness.runfile import Entry, RunFile, read_run
 from harness.store import Store
@@ -59,8 +60,11 @@ def run_summary(store: Store, name: str, price: Price | None = None) -> dict[str
 def summary_lines(summaries: list[dict[str, Any]]) -> Iterator[str]:
     """A table of runs."""
     priced = any("price" in found for found in summaries)
+    marked = any(found["marks"] for found in summaries)
     head = ("RUN", "MODEL", "DATASET", "SAMPLES", "SCORE", "ERRORS", "MISSING", "TOKENS")
-    rows: list[tuple[str, ...]] = [(*head, "COST") if priced else head]
+    rows: list[tuple[str, ...]] = [
+        (*head, *(["COST"] if priced else []), *(["NOTE"] if marked else []))
+    ]
     for found in summaries:
         score = found["mean_acc"]
         rows.append(
@@ -74,6 +78,7 @@ def summary_lines(summaries: list[dict[str, Any]]) -> Iterator[str]:
                 str(found["missing"]),
                 str(found["input_tokens"] + found["output_tokens"]),
                 *([money(found["price"])] if priced else []),
+                *([printable("; ".join(map(_short, found["marks"])))] if marked else []),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -81,6 +86,12 @@ def summary_lines(summaries: list[dict[str, Any]]) -> Iterator[str]:
         yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
     if not summaries:
         yield "(no runs yet: harness record --run NAME …)"
+
+
+def _short(mark: str) -> str:
+    """The beginning of a mark, up to where it goes into detail."""
+    text = mark.partition(";")[0].partition(":")[0]
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def recorded_report(store: Store, name: str) -> RunReport:
@@ -154,26 +165,41 @@ def _settings(run: RunFile) -> Iterator[str]:
         "agent": f"{run.settings.agent} {run.settings.agent_source}".strip(),
         "image": f"{image.get('reference', 'none')} {image.get('id', '')}".strip(),
         **msgspec.to_builtins(run.settings.loop),
+        **_other_settings(run),
     }
     for key, value in values.items():
-        yield printable(f"  {key}: {value}")
+        shown = value if isinstance(value, str) else canonical.dumps(value).decode()
+        yield printable(f"  {key}: {shown}")
     for mark in run.marks:
         yield printable(f"  NOTE: {mark}")
 
 
+_LIMITS = ("sample_seconds", "sample_tokens", "run_tokens")
+
+
+def _other_settings(run: RunFile) -> dict[str, Any]:
+    """What else governs a run, as far as it was set."""
+    settings = run.settings
+    limits = {name: getattr(settings, name) for name in _LIMITS}
+    given = {key: value for key, value in settings.sandbox.items() if value is not None}
+    return {
+        "stream": settings.stream,
+        **({"sandbox": given} if given else {}),
+        **({"mcp": [server.get("name") for server in settings.mcp]} if settings.mcp else {}),
+        **{name: value for name, value in limits.items() if value is not None},
+    }
+
+
 def entry_of(run: RunFile, task_id: str, epoch: int) -> Entry:
     """A run's sample by its id, or by an unambiguous beginning of it."""
-    exact = run.entry(task_id, epoch)
-    found = [e for e in run.samples if e.task_id.startswith(task_id) and e.epoch == epoch]
-    if exact is not None:
-        found = [exact]
-    if len(found) != 1:
-        problem = "has no" if not found else "has more than one"
+    whole = whole_id(run, task_id)
+    found = run.entry(whole, epoch)
+    if found is None:
         raise UsageError(
-            f"run {run.name!r} {problem} sample {task_id!r}, epoch {epoch}",
+            f"run {run.name!r} has no epoch {epoch} of sample {whole!r}",
             hint=f"harness show {run.name}",
         )
-    return found[0]
+    return found
 
 
 def transcript(

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from harness.cli import COMMANDS, cli
 from harness.dataset import Dataset
+from harness.progress import Plain
 from harness.runfile import read_run
 from harness.store import Store
 from tests.scripted import Backend, config, dataset, take
@@ -141,7 +142,7 @@ def test_damage_names_file_and_sample(folder: Path) -> None:
         (["replay", "--store", "nowhere"], 2, "no store"),
         (["score", "r", "--scorer", "a:b", "--against", "a:b"], 2, "not both"),
         (["show", "r", "zzz"], 2, "has no sample"),
-        (["show", "r", "a", "--epoch", "2"], 2, "has no sample"),
+        (["show", "r", "a", "--epoch", "2"], 2, "has no epoch 2 of sample"),
         (["rm", "nope"], 2, "there is no run"),
         (["record", "--run", "x", "--dataset", "mini", "--model", "m"], 3, "OPENAI_API_KEY"),
         (["record", "--run", "a/b", "--dataset", "mini", "--model", "m"], 2, "cannot name a run"),
@@ -308,6 +309,59 @@ def test_the_module_runs_and_a_closed_pipe_is_no_traceback(folder: Path) -> None
         capture_output=True, text=True, env=environment,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
+@pytest.mark.parametrize(
+    ("streams", "status"),
+    [
+        (">/dev/full", 3),
+        (">&-", 0),
+        ("2>/dev/full >/dev/null", 0),
+        ("2>&-", 0),
+        ("<&- >&- 2>&-", 0),
+    ],
+)
+def test_streams_that_cannot_be_written(folder: Path, streams: str, status: int) -> None:
+    """A result that is lost is an error; what is told on the way is not."""
+    command = f"exec {sys.executable} -m harness replay r --dataset data {streams}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    if status:
+        assert "error: the output cannot be written: No space left on device" in done.stderr
+    if streams == "2>&-":
+        assert "samples in" not in done.stdout  # progress does not take its place
+
+
+def test_no_file_takes_the_place_of_a_closed_stream() -> None:
+    """What is written to stderr past Python, by a signal's handler, would go into a journal."""
+    code = (
+        "import os, sys; from harness.__main__ import main; sys.argv[1:] = ['--version']; main();"
+        "sys.exit(os.open(os.devnull, os.O_RDONLY))"
+    )
+    done = subprocess.run(
+        ["sh", "-c", f'exec {sys.executable} -c "{code}" <&- >&- 2>&-'],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 3
+
+
+def test_a_recording_outlives_those_who_watch_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stderr is a pipe that nobody reads any more: the run is recorded to its end all the same."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w") as watched:
+        monkeypatch.setattr(sys, "stderr", watched)
+        again = config(data_in(folder), run="s")
+        done = take(Store("st"), again, Backend(), progress=Plain())
+    assert done.report.metrics["missing"] == 0
 
 
 def test_a_sealed_key_scores_where_the_truths_are_not(

@@ -86,7 +86,7 @@ def type_of(option: click.Option) -> str:
         return "switch"
     if isinstance(option.type, click.Choice):
         return " or ".join(f"`{choice}`" for choice in option.type.choices)
-    kinds = {"integer": "whole number", "integer range": "whole number", "float": "number"}
+    kinds = {"integer": "whole number", "integer range": "whole number", "float range": "number"}
     return kinds.get(option.type.name, "file" if option.type.name == "file" else "text")
 
 
@@ -98,7 +98,7 @@ def default_of(option: click.Option) -> Any:
                                         "context_limit", "send_reasoning")),
         ("sandbox", SandboxConfig), ("docker_image", SandboxConfig),
         *((name, SandboxConfig) for name in ("network", "memory", "cpus", "pids_limit")),
-        ("agent", RecordOptions),
+        ("agent", RecordOptions), ("eval_batch_size", RecordOptions),
     ):  # fmt: skip
         if option.name == name:
             if owner is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from keyword import iskeyword
 from typing import Any
@@ -12,7 +11,7 @@ import click
 
 from harness import __version__
 from harness.errors import HarnessError, Interrupted
-from harness.terminal import printable
+from harness.terminal import printable, silence
 
 # command → module in this package
 COMMANDS = {
@@ -74,7 +73,7 @@ class _Commands(click.Group):
             click.echo("error: a stored value is nested too deeply to be read", err=True)
             sys.exit(1)
         except BrokenPipeError:  # the reader of our output went away
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            silence(sys.stdout.fileno())
             sys.exit(1)
 
 

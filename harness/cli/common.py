@@ -89,12 +89,23 @@ class Stopped:
 
 def say(line: str) -> None:
     """Progress and findings go to stderr."""
-    from harness.terminal import printable
+    from harness.terminal import printable, tell
 
-    print(printable(line, keep="\n"), file=sys.stderr, flush=True)
+    tell(printable(line, keep="\n"))
 
 
 def emit(text: str) -> None:
-    """Results go to stdout, whatever its encoding can hold."""
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
-    sys.stdout.flush()
+    """Results go to stdout, whatever its encoding can hold. LackError when they cannot."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from harness.errors import LackError
+        from harness.terminal import silence
+
+        silence(sys.stdout.fileno())
+        raise LackError(f"the output cannot be written: {error.strerror}") from error

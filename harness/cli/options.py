@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, TypeVar
 
 import click
@@ -22,10 +23,23 @@ SANDBOX = {
 }
 LIMITS = ("sample_seconds", "sample_tokens", "run_tokens")
 
+
+class _Positive(click.FloatRange):
+    """A positive number; click lets NaN and infinity pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not isfinite(found):
+            self.fail(f"{value} is no number to count with.", param, ctx)
+        return found
+
+
+_POSITIVE = _Positive(min=0, min_open=True)
+
 _SHARED = [
     click.option("--max-steps", type=click.IntRange(1), help="Model turns at most. [50]"),
     click.option(
-        "--command-timeout", type=float, metavar="SECONDS", help="For one bash command. [180]"
+        "--command-timeout", type=_POSITIVE, metavar="SECONDS", help="For one bash command. [180]"
     ),
     click.option(
         "--max-output-chars",
@@ -79,14 +93,12 @@ _SHARED = [
     click.option("--docker-image", metavar="IMAGE", help="Image of the sandboxes. [python:3.11]"),
     click.option("--network/--no-network", default=None, help="Network in the sandbox. [yes]"),
     click.option("--memory", metavar="SIZE", help="Memory of a sandbox, such as 2g."),
-    click.option("--cpus", type=float, help="Processors of a sandbox."),
+    click.option("--cpus", type=_POSITIVE, help="Processors of a sandbox."),
     click.option("--pids-limit", type=click.IntRange(1), help="Processes in a sandbox."),
-    click.option("--sample-seconds", type=float, help="Live time at most for one sample."),
+    click.option("--sample-seconds", type=_POSITIVE, help="Live time at most for one sample."),
     click.option("--sample-tokens", type=click.IntRange(1), help="Tokens at most for a sample."),
     click.option("--run-tokens", type=click.IntRange(1), help="Tokens at most for the run."),
-    click.option(
-        "--eval-batch-size", type=click.IntRange(1), default=1, help="Samples in flight. [1]"
-    ),
+    click.option("--eval-batch-size", type=click.IntRange(1), help="Samples in flight. [1]"),
     click.option("--ignore-errors", is_flag=True, help="Exit 0 even if samples ended in error."),
     click.option(
         "--on-drift",

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -55,9 +56,8 @@ def record(store_path: str, as_json: bool, plan: bool, no_wire: bool, **given: A
     """
     from harness.config import RecordOptions, parse_generation, record_config
 
-    optional = {name: given.pop(name) for name in ("agent", "on_drift") if given[name]}
-    for name in ("agent", "on_drift"):
-        given.pop(name, None)
+    defaulted = ("agent", "on_drift", "eval_batch_size")
+    optional = {name: value for name in defaulted if (value := given.pop(name)) is not None}
     loop, sandbox, limits = loop_changes(given), sandbox_changes(given), limit_changes(given)
     options = RecordOptions(
         generation=parse_generation(given.pop("generation")),
@@ -69,7 +69,7 @@ def record(store_path: str, as_json: bool, plan: bool, no_wire: bool, **given: A
         **limits,
         **given,
     )
-    config = record_config(options, progress=say)
+    config = record_config(options, progress=say, ask=not plan)
     store = Store(store_path)
     if plan:
         from harness.recording import plan_lines
@@ -97,7 +97,7 @@ def carry_out(
     progress = progress_for()
     with interruptible(stop, progress):
         done = work(progress, stop)
-    emit(to_json(done.report) if as_json else table(done.report))
+    emit(to_json(done.report) if as_json else f"{done.report.run}\n{table(done.report)}")
     for finding in done.findings:
         say(finding)
     if done.interrupted:
@@ -122,15 +122,24 @@ def connect(config: Any, note: Callable[[str], None], sleep: Callable[[float], N
     )
 
 
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # not on Windows
+
+
 class interruptible:
-    """Ctrl-C once: stop after the replies in flight. Twice: stop at once; files stay valid."""
+    """Ctrl-C once: stop after the replies in flight. Twice: stop at once; files stay valid.
+
+    SIGTERM counts as Ctrl-C; so does the end of the terminal, which is told more than once.
+    """
 
     def __init__(self, stop: threading.Event, progress: Any) -> None:
         self._stop, self._progress = stop, progress
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:  # else: nohup
+            numbers.append(_HANGUP)
+        for number in numbers:
             self._old[number] = signal.signal(number, self._on_signal)
 
     def __exit__(self, *_: object) -> None:
@@ -139,9 +148,12 @@ class interruptible:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self._stop.is_set():
+            if number == _HANGUP:
+                return
             os._exit(130)
         self._stop.set()
         if not self._progress.in_flight:  # nothing is paid yet: no need to wait for anything
             raise KeyboardInterrupt
-        # not through the display, which this very thread may be in the middle of
-        os.write(2, b"interrupted: waiting for replies in flight; again to stop at once\n")
+        with suppress(OSError):  # the terminal may be gone
+            # not through the display, which this very thread may be in the middle of
+            os.write(2, b"interrupted: waiting for replies in flight; again to stop at once\n")

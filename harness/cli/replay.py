@@ -203,12 +203,13 @@ def _fork(
         limits=limit_changes(given),
         eval_batch_size=given["eval_batch_size"],
     )
+    settings = changed_settings(source.settings, changes)
     config = RecordConfig(
         run=new_name or "unnamed",
-        settings=changed_settings(source.settings, changes),
+        settings=settings,
         dataset=data,
         source=source.dataset.source,
-        eval_batch_size=given["eval_batch_size"],
+        eval_batch_size=settings.transport["eval_batch_size"],
         on_drift=given["on_drift"] or "hard",
     )
     planned = forking.plan(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.errors import ToolServerError
+from harness.errors import LackError, ModelError, ToolServerError
 from harness.exchange import encode
 from harness.live.model import Model
 from harness.live.sandbox import Engine, Sandbox, SandboxConfig, engine_for
@@ -46,7 +46,8 @@ class LiveWorld:
         self._meta: dict[str, Any] | None = None
 
     def perform(self, request: Request) -> Reply:
-        """Ask the model or the sandbox; a SampleError when the sample cannot go on."""
+        """Ask the model or the sandbox; a SampleError when the sample cannot go on, LackError when
+        nobody has ever answered at the endpoint."""
         began, started = datetime.now(UTC), time.monotonic()
         self._meta = None
         meta: dict[str, Any] = {}
@@ -62,6 +63,10 @@ class LiveWorld:
             if self._session is None:
                 raise ToolServerError(f"this run has no MCP server {request.server!r}")
             return self._session.call(request.server, request.name, request.arguments)
+        except ModelError as error:
+            if error.unreachable:
+                raise LackError(error.message, hint=error.hint) from None
+            raise
         finally:
             seconds = round(time.monotonic() - started, 4)
             stamp = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -109,6 +114,7 @@ class Backend:
             api_key=api_key,
             stream=settings.stream,
             sleep=sleep,
+            note=progress,
             **{key: http[key] for key in ("timeout", "retries", "retry_interval") if key in http},
         )
         self._open: set[LiveWorld] = set()

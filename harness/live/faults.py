@@ -24,28 +24,41 @@ READ_LIMIT = 10_000  # characters of them that are searched for a meaning
 
 _OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error"}
 _OVERFLOW = re.compile(
-    r"maximum context length (?:is|of) [\d,]+|[\d,]+ maximum context length"
-    r"|context length is only [\d,]+"
+    r"maximum (?:context|model|prompt) length (?:is|of) [\d,]+|[\d,]+ maximum context length"
+    r"|context length (?:is|of) only [\d,]+|reached context length of [\d,]+"
     r"|range of input length should be"
-    r"|exceed\w* (?:the |this |your |its )?(?:available |model'?s? |maximum )*"
-    r"context (?:size|length|window|limit)"
-    r"|context ?window ?exceeded"
-    r"|(?:prompt|input) is too long|prompt exceeds max"
-    r"|input token count\b.*\bexceeds the maximum"
-    r"|exceed\w* (?:the )?model (?:token )?limit"
+    r"|(?:exceed\w*|(?:longer|larger|greater) than) (?:the |this |your |its )?"
+    r"(?:available |allowed |model'?s? |max(?:imum)? )*context (?:size|length|window|limit)"
+    r"|context[ _]?(?:size|length|window)[ _]?(?:has been |was )?exceed"
+    r"|(?:prompt|input)(?: \([^)]*\))? is too long|prompt exceeds max"
+    r"|input token count\b.*\b(?:exceeds the maximum|only supports up to)"
+    r"|input length\b.{0,40}\bexceeds (?:the )?maximum allowed"
+    r"|prompt token count of [\d,]+ exceeds|request body too large .* max size: [\d,]+ tokens"
+    r"|exceed\w* (?:the )?model (?:token )?limit|larger than the model input length limit"
+    r"|exceed\w* (?:the )?max_(?:seq|input|model)_len"
     r"|max_(?:completion_)?tokens must be at least 1, got -\d+"
-    r"|inputs`? tokens? \+ `?max_new_tokens`? must be",
+    r"|inputs`? tokens? \+ `?max_new_tokens`? must be|inputs`? must have less than [\d,]+ tokens"
+    r"|too many tokens: ",
     re.IGNORECASE,
 )
 _REFUSAL_CODES = {
+    "1026",  # MiniMax: sensitive input; its next one: sensitive output
+    "1027",
+    "1301",  # Zhipu
     "content_filter",
     "content_policy_violation",
     "data_inspection_failed",
     "datainspectionfailed",
+    "inputtextsensitivecontentdetected",
+    "invalid_prompt",
+    "outputtextsensitivecontentdetected",
     "responsibleaipolicyviolation",
 }
 _REFUSAL = re.compile(
-    r"DataInspectionFailed|ResponsibleAIPolicyViolation|content management policy", re.IGNORECASE
+    r"DataInspectionFailed|ResponsibleAIPolicyViolation|ContentPolicyViolation"
+    r"|content management policy|content exists risk|content violates usage guidelines"
+    r"|your (?:input|prompt) was flagged",
+    re.IGNORECASE,
 )
 _NO_CREDIT_CODES = {
     "insufficient_quota",
@@ -56,6 +69,7 @@ _NO_CREDIT_CODES = {
     "arrearage",
 }
 _NOT_A_REPLY = (401, 403, 404, 429)  # never read as an overflow, whatever they say
+_GAVE_UP = {"error", "network_error", "insufficient_system_resource", "abort"}
 
 _KEY_HINT = "put a valid key into the variable that --api-key-env names (default OPENAI_API_KEY)"
 _PARAMS_HINT = "change the -g parameters; provider-specific ones go into -g 'extra_body={…}'"
@@ -79,6 +93,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the endpoint told to wait."""
     reply: str | None = None
     """`context_exceeded` or `refused`: the fault is the model's reply."""
+    unreachable: bool = False
+    """There was nobody to connect to."""
 
 
 # -------------------------------------------------------------------------- what the endpoint said
@@ -159,9 +175,19 @@ def error_in(data: Mapping[str, JSON]) -> JSON:
         return error
     if data.get("object") == "error":  # older vLLM
         return dict(data)
+    if "choices" not in data and _has_error(data):
+        return dict(data)
+    base = data.get("base_resp")  # MiniMax: beside `"choices": null`
+    if isinstance(base, Mapping) and base.get("status_code"):
+        return {"code": base["status_code"], "message": base.get("status_msg")}
     choices = data.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return (first.get("error") or None) if isinstance(first, Mapping) else None
+
+
+def _has_error(data: Mapping[str, JSON]) -> bool:
+    """Whether a body is an error without the `error` around it, as gateways send them."""
+    return any(_messages(data)) and bool(data.get("code") or data.get("type"))
 
 
 # ------------------------------------------------------------------------------- kinds of faults
@@ -190,15 +216,16 @@ def _judge(status: int | None, headers: Mapping[str, str], said: _Said, max_toke
 
     if said.codes & _NO_CREDIT_CODES or status == 402:
         return over("The account has no credit or quota left", _CREDIT_HINT)
-    client_side = status is None or (400 <= status < 500 and status not in _NOT_A_REPLY)
-    if said.codes & _OVERFLOW_CODES or (client_side and _OVERFLOW.search(said.words)):
+    said_so = status is None or (status >= 400 and status not in _NOT_A_REPLY)
+    if said.codes & _OVERFLOW_CODES or (said_so and _OVERFLOW.search(said.words)):
         if _too_many_asked(said.words, max_tokens):
             return over(
                 f"max_tokens={max_tokens} alone fills the model's context",
                 "give a smaller -g max_tokens=N",
             )
         return Fault(label=label, text=what, reply="context_exceeded")
-    if said.codes & _REFUSAL_CODES or (client_side and _REFUSAL.search(said.words)):
+    said_so = said_so or status == 403  # some forbid a text in the way others forbid a caller
+    if said.codes & _REFUSAL_CODES or (said_so and _REFUSAL.search(said.words)):
         return Fault(label=label, text=what, reply="refused")
     if status is None or status in (408, 409, 429) or status >= 500:
         return Fault(
@@ -258,6 +285,7 @@ def of_exception(error: Exception, exchange: Exchange | None, max_tokens: JSON =
             text=f"the connection {'broke' if answered else 'failed'} ({said[:WORDS_LIMIT]})",
             hint=_UP_HINT,
             retry=True,
+            unreachable=name == "ConnectError",
         )
     if isinstance(error, openai.APIResponseValidationError | ValueError | RecursionError):
         return broken_reply(f"the reply cannot be read ({name})")
@@ -277,6 +305,13 @@ def _is_http_error(error: Exception) -> bool:
 def broken_reply(text: str) -> Fault:
     """A reply that came through and is not what it should be; another attempt may mend it."""
     return Fault(label="broken reply", text=text, hint=_UP_HINT, retry=True)
+
+
+def gave_up(finish_reason: str | None) -> Fault | None:
+    """The fault that a finish reason stands for when the endpoint, not the model, made the end."""
+    if (finish_reason or "").lower() not in _GAVE_UP:
+        return None
+    return broken_reply(f"the endpoint broke the reply off (finish_reason {finish_reason!r})")
 
 
 def cut_stream(chunks: int, ended: bool) -> Fault:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from harness.errors import LackError, ModelError, UsageError
-from harness.live import faults, wire
+from harness.live import events, faults, wire
 from harness.live.faults import Fault
 from harness.live.merge import Merged, StreamMerger, from_completion
 from harness.live.wire import Exchange
@@ -54,9 +54,13 @@ class Model:
         extra_body: Mapping[str, JSON] | None = None,
         on_exchange: Callable[[Exchange], None] | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        note: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Makes no request. Raises LackError without the `openai` package or a usable key,
-        UsageError for an address that is none."""
+        """Makes no request. `note` is told why a request has to be repeated, each cause once.
+
+        Raises LackError without the `openai` package or a usable key, UsageError for an address
+        that is none.
+        """
         self.name = name
         self.stream = stream
         self.timeout = timeout
@@ -68,6 +72,9 @@ class Model:
         self._key = _checked_key(api_key)
         self._on_exchange = on_exchange
         self.sleep = sleep
+        self._note = note
+        self._noted: set[int | str] = set()
+        self._answered = False
         self._stream_usage = True  # until the endpoint refuses `stream_options`
         self._gives_reasons: bool | None = None  # to finish a stream; None: not known yet
         self._sdk, self._client = _connect(self.url, self._key, timeout)
@@ -92,7 +99,10 @@ class Model:
             body = self._body(request)
             started = time.monotonic()
             outcome, exchanges = self._attempt(body, self._believes_end_mark(attempts))
+            if isinstance(outcome, Merged):
+                outcome = faults.gave_up(outcome.reply.finish_reason) or outcome
             latency = time.monotonic() - started
+            self._answered = self._answered or any(e.status is not None for e in exchanges)
             if report is not None:
                 for exchange in exchanges:
                     report(exchange)
@@ -110,6 +120,9 @@ class Model:
             wait = self._wait(outcome, failures, len(attempts))
             failures += 1
             attempts[-1]["waited"] = wait
+            if isinstance(outcome, Fault) and outcome.label not in self._noted:
+                self._noted.add(outcome.label)
+                self._note(f"{self._place()}: {self._clean(outcome.text)}; trying again")
             self.sleep(wait)
 
     def close(self) -> None:
@@ -134,7 +147,7 @@ class Model:
             sent = json.loads(wire.body_bytes(body))
         except ValueError as error:
             raise ModelError(f"the request cannot be written as JSON: {error}") from None
-        chunks: list[Any] = []
+        chunks: list[JSON] = []
         data: Any = None
         fault: Fault | None = None
         with wire.watch(self.timeout) as exchanges:
@@ -161,10 +174,10 @@ class Model:
         so does what they make of fields that they do not know."""
         return self._client.post("/chat/completions", body=body, cast_to=object, **stream)
 
-    def _streamed(self, body: JSON) -> list[Any]:
+    def _streamed(self, body: JSON) -> list[JSON]:
         stream = self._post(body, stream=True, stream_cls=self._sdk.Stream[object])
         try:
-            return list(stream)
+            return list(events.values(stream.response.iter_bytes()))
         finally:
             stream.close()
 
@@ -189,7 +202,7 @@ class Model:
         if failures >= self.retries:
             raise self._error(fault, f"Gave up after {attempts} attempt{'s'[: attempts - 1]}")
         if fault.wait is None:
-            return min(self.retry_interval * 2.0**failures, LONGEST_BACKOFF)
+            return min(self.retry_interval * 2.0 ** min(failures, 60), LONGEST_BACKOFF)
         if fault.wait > self.wait_ceiling:
             raise self._error(
                 fault,
@@ -199,9 +212,13 @@ class Model:
         return fault.wait
 
     def _error(self, fault: Fault, end: str = "") -> ModelError:
-        place = f"model {self.name} at {self.url}"
-        text = f"{place}: {fault.text}" + (f". {end}" if end else "")
-        return ModelError(self._clean(text), hint=fault.hint)
+        text = f"{self._place()}: {fault.text}" + (f". {end}" if end else "")
+        error = ModelError(self._clean(text), hint=fault.hint)
+        error.unreachable = fault.unreachable and not self._answered
+        return error
+
+    def _place(self) -> str:
+        return f"model {self.name} at {self.url}"
 
     def _clean(self, text: str) -> str:
         """Text without the key: endpoints and libraries do repeat it."""
@@ -233,17 +250,13 @@ def _whole_reply(data: JSON, max_tokens: JSON) -> Merged | Fault:
 
 
 def _streamed_reply(
-    chunks: list[Any], received: bytes, max_tokens: JSON, take_unfinished: bool
+    chunks: list[JSON], received: bytes, max_tokens: JSON, take_unfinished: bool
 ) -> Merged | Fault:
     """The reply in the chunks of a stream; `received` are the bytes that they came in.
 
     An end mark without a finish reason is how llama.cpp's Python server ends a stream that it
     gave up for another request. `take_unfinished`: this endpoint seems to end all streams so.
     """
-    # older SDKs put an event that has a name into a frame
-    chunks = [
-        c["data"] if isinstance(c, Mapping) and c.keys() == {"event", "data"} else c for c in chunks
-    ]
     read = [chunk for chunk in chunks if isinstance(chunk, Mapping)]
     if not read:
         whole = faults.parse(received)

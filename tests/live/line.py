@@ -11,13 +11,19 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 ROOT = Path(__file__).parent.parent.parent
 RUN = f"t{os.getpid()}"
 """Name of the runs of this process: other workers look for containers of their own."""
 PER_SAMPLE = 120.0
 """Seconds after which a command under test is given up."""
+
+
+class Endpoint(Protocol):
+    """Where a recording asks."""
+
+    url: str
 
 
 class Policy:
@@ -91,7 +97,7 @@ def harness(
     )
 
 
-def recording(store: Path, server: Policy, *more: str, run: str = RUN) -> list[str]:
+def recording(store: Path, server: Endpoint, *more: str, run: str = RUN) -> list[str]:
     """The arguments of a recording over `mini` as the demo makes it."""
     return [
         "record", "--run", run, "--store", str(store), "--dataset", "mini",

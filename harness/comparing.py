@@ -17,6 +17,8 @@ from harness.store import Store
 from harness.terminal import printable
 
 LISTED = 5
+SHOWN = 10
+"""Partings that are printed one by one."""
 """Of a long list, so many are named."""
 ENOUGH = 6
 """Below so many changed samples even the best result, all for one run, has p > 0.05."""
@@ -256,11 +258,13 @@ def _partings(pairs: Sequence[Pair]) -> Iterator[str]:
         )
         counts = [f"{count} at {name}" for name, count in places.most_common(LISTED)]
         yield f"where they part: {', '.join(counts)}{' …' if len(places) > LISTED else ''}"
-    for pair, place in parted:
+    for pair, place in parted[:SHOWN]:
         yield printable(
             f"  {pair.task_id} epoch {pair.epoch}  step {place.step} (effect {place.effect}, "
             f"{place.kind})  {place.what} {place.path}  {shorten(place.words, 100)}".rstrip()
         )
+    if len(parted) > SHOWN:
+        yield f"  ({len(parted) - SHOWN} more: --json)"
 
 
 def _verdict(found: Comparison) -> Iterator[str]:
@@ -272,6 +276,9 @@ def _verdict(found: Comparison) -> Iterator[str]:
     test = found.significance
     if test is None:
         yield "is it luck? pip install 'gaia-harness[stats]' to have it tested"
+        return
+    if not test.better + test.worse:
+        yield "is it luck? no verdict changed between right and not right: there is nothing to test"
         return
     told = "more than luck" if test.p_value < 0.05 else "it may be luck"
     if test.better + test.worse < ENOUGH:

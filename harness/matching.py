@@ -40,9 +40,11 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
         text = f"{_listed(self.agree)} {'agrees' if len(self.agree) == 1 else 'agree'}: with "
         text += f"--match-on {','.join(self.match_on)} this request would pass"
         if self.later:
-            text += f", and then {self.could_match} of the {self.later} behind it could"
+            text += (
+                f", and then {self.could_match} of the {self.later} model requests behind it could"
+            )
         if self.unchanged:
-            text += f"; {self.unchanged} of the {self.later} repeat what was recorded here"
+            text += f"; {self.unchanged} repeat what was recorded here"
         return text
 
 

@@ -459,11 +459,13 @@ def _verdict(
 
 
 def _same(outcome: Outcome, recorded: Outcome) -> bool:
-    """Whether two attempts ended alike; errors do when they are of one kind."""
-    ends = [
-        (end.status, end.answer, end.failure.kind if end.failure else None)
-        for end in (outcome, recorded)
-    ]
+    """Whether two attempts ended alike; errors do when they are of one kind, and those of the
+    loop's own code when they are one exception: its text may hold a line's number."""
+    ends = []
+    for end in (outcome, recorded):
+        kind = end.failure.kind if end.failure else None
+        raised = end.failure.message.partition(":")[0] if end.failure and kind == "agent" else None
+        ends.append((end.status, end.answer, kind, raised))
     return ends[0] == ends[1]
 
 

@@ -206,9 +206,12 @@ def transcript(
     store: Store, name: str, task_id: str, epoch: int, *, raw: bool = False
 ) -> Iterator[str]:
     """A sample's conversation, readable; or the lines of its cassette."""
-    entry = entry_of(read_run(store, name), task_id, epoch)
+    run = read_run(store, name)
+    entry = entry_of(run, task_id, epoch)
     if entry.cassette is None:
         raise UsageError(f"sample {entry.task_id!r}, epoch {epoch}, is not recorded yet")
+    epochs = sum(other.task_id == entry.task_id for other in run.samples)
+    of = f" of {epochs}" if epochs > 1 else ""
     what = f"the cassette of sample {entry.task_id!r}, epoch {epoch}, in run {name!r}"
     if raw:
         text = store.get(entry.cassette, what).decode("utf-8", "backslashreplace")
@@ -216,7 +219,7 @@ def transcript(
         return
     tape = read_cassette(store, entry.cassette, what)
     yield printable(
-        f"{entry.task_id} epoch {epoch}, level {entry.level}: {entry.verdict}  {entry.cassette}"
+        f"{entry.task_id} epoch {epoch}{of}, level {entry.level}: {entry.verdict}  {entry.cassette}"
     )
     step = 0
     for line in tape.lines:

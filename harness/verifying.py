@@ -31,10 +31,13 @@ class WireSize:
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
+        self._exchanges = 0
 
     def add(self, store: Store, tape: Tape) -> None:
         """Count what a tape names. DamageError when some of it is not there or not as it was."""
-        for name in sorted(named_by(tape.lines) - set(tape.parents())):
+        names = named_by(tape.lines) - set(tape.parents())
+        self._exchanges += len(names)
+        for name in sorted(names):
             if name not in self._sizes:
                 data = store.get(name, f"the wire evidence {name[:19]} of {tape.what}")
                 self._sizes[name] = len(data)
@@ -43,7 +46,7 @@ class WireSize:
         if not self._sizes:
             return "no wire evidence"
         size = sum(self._sizes.values())
-        return f"wire evidence: {len(self._sizes)} exchanges, {size / 1e6:.2f} MB"
+        return f"wire evidence: {self._exchanges} exchanges, {size / 1e6:.2f} MB"
 
 
 def verify_store(store: Store, runs: Sequence[str] = ()) -> Iterator[Line]:

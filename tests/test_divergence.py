@@ -651,7 +651,7 @@ def test_later_requests_that_would_not_match(tape: Tape) -> None:
     still = report.still_matching
     assert still is not None
     assert (still.later, still.could_match, still.unchanged) == (3, 1, 1)
-    assert "then 1 of the 3 behind it could; 1 of the 3 repeat" in report.text()
+    assert "then 1 of the 3 model requests behind it could; 1 repeat" in report.text()
 
 
 def test_nothing_agrees(tape: Tape) -> None:
@@ -691,8 +691,8 @@ def test_the_report_reads_like_this(tape: Tape) -> None:
         "  words     You are a [-careful-]{+careless+} helper.\\nAnswer with one number.\n"
         "  still     0 of the 8 recorded effects followed; model, tools and params agree: "
         "with --match-on model,tools,params this\n"
-        "            request would pass, and then 3 of the 3 behind it could; "
-        "3 of the 3 repeat what was recorded here\n"
+        "            request would pass, and then 3 of the 3 model requests "
+        "behind it could; 3 repeat what was recorded here\n"
         "  try       harness replay demo --task-id 7f3a-11 --on-divergence fork --as demo-fork\n"
         "  or        harness replay demo --task-id 7f3a-11 --match-on model,tools,params"
     )

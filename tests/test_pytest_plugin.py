@@ -184,7 +184,7 @@ def test_a_divergence_fails_with_its_report(run: Run) -> None:
             "*_ p b?1? level 2 _*",
             "p b epoch 1: diverges at step 3 (effect 6, bash)",
             "  cause *",
-            "*harness replay p --task-id b --on-divergence fork --as p-fork",
+            "*harness replay p --task-id b --agent tests.bad_agents:other_for_b --on-div*",
             "*= harness =*",
             "1 sample diverges at step 3: *",
         ]
@@ -480,6 +480,26 @@ def test_a_test_of_your_own_is_called_with_every_sample(
     result = run("-v", truths=False)
     result.assert_outcomes(passed=4 + 6 + 6 + 1)
     result.stdout.fnmatch_lines(["test_mine.py::test_it_follows?r-a?1?? PASSED*"])
+
+
+def test_what_a_loop_says_to_pytest_is_heeded(pytester: pytest.Pytester, run: Run) -> None:
+    """`pytest.fail` in a loop is no `Exception`, and no error of the loop's either."""
+    pytester.makepyfile(
+        test_mine="""
+            import pytest
+
+            @pytest.mark.harness_run("r", task_ids=["a"], dataset="data")
+            @pytest.mark.parametrize("say", [pytest.fail, pytest.skip])
+            @pytest.mark.parametrize("do", ["replay", "check"])
+            def test_mine(harness_sample, say, do):
+                def agent(sample, world, settings):
+                    say("enough")
+                getattr(harness_sample, do)(agent=agent)
+        """
+    )
+    result = run("test_mine.py")
+    result.assert_outcomes(failed=4, skipped=4)
+    result.stdout.fnmatch_lines(["FAILED * - Failed: enough"])
 
 
 def test_a_check_that_fails_shows_the_report_alone(pytester: pytest.Pytester, run: Run) -> None:

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from harness.report import verdict_for
 from harness.runfile import read_run
 from harness.scorer import question_scorer
 from harness.store import Store
-from tests.commands import Commands
+from tests.commands import NOWHERE, Commands, recording
 from tests.scripted import Backend, call, counting, dataset, says
 from tests.test_disk import Killed, trajectories
 from tests.test_files import everything
@@ -192,15 +193,23 @@ def test_the_report_of_a_resumed_run_covers_all_of_it(cli: Commands) -> None:
     assert len(report(cli("score", "--json"))["samples"]) == 10
 
 
+@pytest.mark.parametrize(
+    "signals",
+    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGHUP, signal.SIGHUP]],
+)
 def test_an_interruption_is_told_and_keeps_what_is_finished(
-    cli: Commands, capfd: pytest.CaptureFixture[str]
+    cli: Commands, capfd: pytest.CaptureFixture[str], signals: list[int]
 ) -> None:
     """F07: SIGINT at 3 of 10: a message at once, exit 130, a report marked cancelled; the 3 are
-    kept and the rest is done by the same command. (Twice: `tests/live/test_line.py`.)"""
+    kept and the rest is done by the same command. (Twice: `tests/live/test_line.py`.)
+
+    A terminal that is closed tells it twice, as its kernel and its shell both do."""
 
     def interrupted(sample: Sample, request: Request) -> Reply:
         if sample.task_id == "t3" and isinstance(request, ModelRequest):
-            os.kill(os.getpid(), signal.SIGINT)
+            for number in signals:
+                os.kill(os.getpid(), number)
+                time.sleep(0.1)  # one that is pending already is not counted
         return counting(sample, request)
 
     result = cli.record("--json", status=130, backend=Backend(interrupted))
@@ -209,11 +218,24 @@ def test_an_interruption_is_told_and_keeps_what_is_finished(
     assert found["notes"][0].startswith("cancelled")
     assert found["metrics"]["missing"] == 7
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
     backend = Backend()
     assert report(cli.record("--json", backend=backend))["metrics"]["missing"] == 0
     assert {task for task, _ in backend.asked} == {f"t{n}" for n in range(3, 10)}
     assert cli.store.journals("r") == []
     assert cli("verify").exit_code == 0
+
+
+def test_nohup_is_heeded(cli: Commands) -> None:
+    def hung_up(sample: Sample, request: Request) -> Reply:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return counting(sample, request)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert report(cli.record("--json", backend=Backend(hung_up)))["metrics"]["missing"] == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_scored_sample_is_never_drawn_again(cli: Commands) -> None:
@@ -522,6 +544,76 @@ def test_the_next_command_takes_over_what_the_replay_was_told(cli: Commands) -> 
     assert "--jobs" not in command
     planned = cli(*shlex.split(command)[1:], "--plan")
     assert "diverges at step 1: prompt template" in planned.output
+
+
+@pytest.mark.parametrize("args", [("score", "--against"), ("score", "--scorer"),
+                                  ("replay", "--scorer")])  # fmt: skip
+def test_a_scorer_without_truths_is_no_scorer(cli: Commands, args: tuple[str, ...]) -> None:
+    """It was never asked, so nothing is said of what it would change."""
+    cli.record("--task-id", "t0")
+    told = cli(args[0], "r", args[1], "tests.bad_scorers:casefold", status=3)
+    assert "the truths of run 'r' are not here" in told.output
+    assert "--dataset DIR" in told.output
+    assert "flip" not in told.output
+    cli(args[0], "r", args[1], "tests.bad_scorers:casefold", "--dataset", "data")
+    assert "cannot be explained" not in cli("score", "r").output
+    assert "nothing can be explained" in cli("score", "r", "--explain").output
+
+
+def test_a_plan_to_overwrite_is_not_free(cli: Commands) -> None:
+    cli.record("--limit", "3")
+    planned = cli(*recording("r", "--limit", "3", "--plan"))
+    assert "to do: 0 samples" in planned.output
+    planned = cli(*recording("r", "--limit", "3", "--overwrite", "--plan"))
+    assert "to do: 3 samples" in planned.output
+    assert "run r: 3 samples" in planned.output
+
+
+def test_a_plan_needs_no_key(cli: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    args = ("record", "--run", "r", "--dataset", "data", "--model", "m")
+    assert "to do: 10 samples" in cli(*args, "--plan").output
+    assert "no API key" in cli(*args, status=3).output
+
+
+def test_what_is_said_after_errors_and_of_narrower_options(cli: Commands) -> None:
+    failed = cli.record("--limit", "3", backend=Backend(failing("t0", "t1")), status=4)
+    assert "2 samples ended in error; the same command with --retry-errors" in failed.output
+    again = cli.record("--limit", "2", status=4)
+    assert "has 3 samples x epochs; these options select 2 of them" in again.output
+    assert "--retry-errors" in again.output
+    assert "[2/3]" in cli.record("--limit", "3", "--retry-errors").output
+
+
+def test_marks_stand_in_the_list_of_runs(cli: Commands) -> None:
+    cli.record("--task-id", "t0")
+    assert "NOTE" not in cli("ls").output
+    (cli.folder / "template").write_text("{question} Be quick. {file}")
+    cli("replay", "r", "--match-on", "model,tools,params", "--prompt-template", "template",
+        "--as", "loose")  # fmt: skip
+    lines = {line.split()[0]: line for line in cli("ls").stdout.splitlines()}
+    assert "loose replay" in lines["loose"]
+    assert "loose replay" not in lines["r"]
+
+
+def test_a_fork_keeps_the_batch_size(cli: Commands) -> None:
+    cli.record("--task-id", "t0", "--eval-batch-size", "3")
+    fork = ("replay", "r", "--max-steps", "1", "--on-divergence", "fork", "--api-url", NOWHERE)
+    cli.backend = Backend()
+    cli(*fork, "--as", "f", "--dataset", "data")
+    assert read_run(cli.store, "f").settings.transport["eval_batch_size"] == 3
+    cli(*fork, "--as", "g", "--dataset", "data", "--eval-batch-size", "2")
+    assert read_run(cli.store, "g").settings.transport["eval_batch_size"] == 2
+
+
+def test_a_task_id_may_be_shortened(cli: Commands) -> None:
+    cli.record("--limit", "3")
+    found = report(cli("replay", "r", "--task-id", "t0", "--json"))
+    assert [sample["task_id"] for sample in found["samples"]] == ["t0"]
+    told = cli("replay", "r", "--task-id", "t", status=2).output
+    assert "3 samples that begin with 't': t0, t1, t2" in told
+    assert "3 samples that begin with 't'" in cli("show", "r", "t", status=2).output
 
 
 def test_one_sample_as_json(cli: Commands) -> None:

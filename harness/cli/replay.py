@@ -146,7 +146,7 @@ def _replay(
         if done.report.cost is not None:
             costs.append(done.report.cost)
             done.report.cost = done.report.cost.at(price)
-        count += len(done.report.samples)
+        count += sum(result.status != "missing" for result in done.report.samples)
         emit(to_json(done.report) if as_json else f"{done.name}\n{table(done.report)}\n")
         for finding in done.findings:
             say(finding)

@@ -53,6 +53,10 @@ def score(
 
     if scorer and against:
         raise UsageError("give --scorer or --against, not both")
+    if show_truths and not (scorer or against or explain):
+        say(
+            "nothing is listed that truths could be shown of: give --explain, --against or --scorer"
+        )
     options = ScoreOptions(scorer=scorer, against=against, explain=explain, show_truths=show_truths)
     store = open_store(store_path)
     data = None

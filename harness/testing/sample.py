@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import join
 from typing import Any, NoReturn
 
 import pytest
@@ -13,13 +14,14 @@ import pytest
 from harness.attempt import Agent
 from harness.dataset import MINI, Dataset, load
 from harness.errors import HarnessError, UsageError
-from harness.records import Sample
+from harness.records import Sample, Settings
 from harness.replaying import Checked, Replayed, ReplayOptions, RunReplay
 from harness.report import SampleResult
 from harness.runfile import Entry, read_run
 from harness.store import Store
 from harness.terminal import printable
 from harness.testing.sockets import no_sockets
+from harness.world import World
 
 
 class HarnessSample:
@@ -51,9 +53,11 @@ class HarnessSample:
         """
         __tracebackhide__ = True
         with failures(), no_sockets() as refused:
-            replay = self._replay.changed(agent, **loop)
+            replay, ended = self._changed(agent, loop)
             entry = self._recorded()
             replayed = replay.replay(entry, replay.tape(entry))
+        if ended:
+            raise ended[0]
         if refused:
             fail(self._reached_out(refused))
         return replayed
@@ -63,8 +67,10 @@ class HarnessSample:
         __tracebackhide__ = True
         self.checked = None
         with failures(), no_sockets() as refused:
-            replay = self._replay.changed(agent, **loop)
+            replay, ended = self._changed(agent, loop)
             self.checked = checked = replay.check(self._recorded())
+        if ended:
+            raise ended[0]
         wrong = list(checked.findings)
         if checked.divergence is not None:
             wrong.insert(0, checked.divergence.text())
@@ -76,6 +82,27 @@ class HarnessSample:
         if wrong:
             fail("\n".join(wrong))
         return checked.result
+
+    def _changed(
+        self, agent: Agent | str | None, loop: dict[str, Any]
+    ) -> tuple[RunReplay, list[BaseException]]:
+        """The replay, and what of pytest's own (`fail`, `skip`, `exit`) its loop came to raise.
+
+        That is the test's word, and no error of the loop's.
+        """
+        replay = self._replay.changed(agent, **loop)
+        inner = replay.agent
+        ended: list[BaseException] = []
+
+        def heeded(sample: Sample, world: World, settings: Settings) -> str | None:
+            try:
+                return inner(sample, world, settings)
+            except (pytest.fail.Exception, pytest.skip.Exception, pytest.exit.Exception) as outcome:
+                ended.append(outcome)
+                raise
+
+        replay.agent = heeded
+        return replay, ended
 
     def _recorded(self) -> Entry:
         if self.entry.cassette is None:
@@ -158,11 +185,17 @@ def open_replay(
         opened[key] = RunReplay(
             found,
             name,
-            ReplayOptions(agent=agent, task_ids=tuple(task_ids)),
+            ReplayOptions(agent=agent, task_ids=tuple(task_ids), told=_told(folder, agent)),
             dataset=_dataset(found, name, source) if source else None,
             progress=(notes if notes is not None else []).append,
         )
     return opened[key]
+
+
+def _told(store: str, agent: str | None) -> str:
+    """The options with which `harness replay` does the same."""
+    given = [*(["--store", store] if store != "cassettes" else [])]
+    return join([*given, *(["--agent", agent] if agent else [])])
 
 
 def _dataset(store: Store, run: str, source: str) -> Dataset:

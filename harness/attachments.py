@@ -21,7 +21,9 @@ class Attachments:
             # one store for all data sets
             repository = root.parent.parent.resolve()
             self._allowed += [repository / "blobs", repository.parent / "blobs"]
-        self._keys = {_identity(path) for path in folder.glob("metadata*") if path.exists()}
+        # of the other split as well: its answers are answers, too
+        metadata = [*folder.glob("metadata*"), *folder.parent.glob("*/metadata*")]
+        self._keys = {_identity(path) for path in metadata if path.exists()}
 
     def find(self, name: str, place: str) -> Path | None:
         """The real file, links followed; None if there is nothing of that name.

@@ -162,11 +162,25 @@ def is_number(value: float) -> bool:
         return False
 
 
+CALLED_OTHERWISE = {
+    "repeats": "epochs",
+    "use_cache": "run_name",
+    "seed": "generation_config",
+    "api_base": "api_url",
+    "base_url": "api_url",
+    "output_dir": "work_dir",
+}
+"""What EvalScope and other tools call things that have another name here."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or nothing when no name is near."""
     import difflib  # only a wrong name needs it
 
-    found = difflib.get_close_matches(name, list(known), n=1)
+    known = list(known)
+    if (other := CALLED_OTHERWISE.get(name)) in known:
+        return f" (it is called {other!r} here)"
+    found = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 

@@ -149,6 +149,8 @@ def select(
                 f" {_nearest(name, known)!r}"
             )
         items = tuple(item for item in items if item.sample.task_id in wanted)
+    if limit is not None and limit != int(limit):
+        raise UsageError(f"a limit is a number of samples, not a share of them: {limit}")
     if limit is not None and limit < 1:
         raise UsageError(f"a limit of {limit} samples selects nothing; the least is 1")
     if shuffle_seed is not None:

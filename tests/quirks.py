@@ -210,6 +210,26 @@ _WITH_REASONING = ModelReply(
 )
 _SPLIT_CHUNK = json.dumps(chunk({"content": "ne"})).replace('"choices"', '\n"choices"').encode()
 _TOO_LONG = "This model's maximum context length is 4096 tokens. However, you requested 6000"
+_OVERFLOWS = (
+    "The decoder prompt (length 60) is longer than the maximum model length of 40.",
+    "The prompt (total length 60) is too long to fit (context length 40).",
+    "The input (60 tokens) is longer than the model's context length (40 tokens).",
+    "Input length (60 tokens) exceeds the maximum allowed length (40 tokens).",
+    "prompt too long; exceeded max context length by 20 tokens",
+    "The number of tokens to keep is greater than the context length.",
+    "The model is loaded with context length of only 40 tokens, which is not enough.",
+    "Reached context length of 40 tokens with this model",
+    "Context size has been exceeded.",
+    "invalid params, context window exceeds limit",
+    "Your input exceeds the context window of this model.",
+    "the input token count is 60 but the model only supports up to 40",
+    "This model's maximum prompt length is 40 but the request contains 60 tokens.",
+    "prompt token count of 60 exceeds the limit of 40",
+    "Request body too large for odd-1 model. Max size: 40 tokens.",
+    "Input validation error: `inputs` must have less than 40 tokens. Given: 60",
+    "The sum of prompt length (60.0) and max_tokens (10) should not exceed max_seq_len (40)",
+    "too many tokens: the prompt cannot exceed 40 - received 60.",
+)
 _LLAMA_USAGE = {
     "completion_tokens": 7,
     "prompt_tokens": 11,
@@ -283,6 +303,19 @@ QUIRKS: dict[str, Quirk] = {
         [call("a1", "bash", "", index=0), rest(LS[:6], index=0)],
         [rest(LS[6:], index=0), call("b2", "bash", PWD[:2], index=1), rest(PWD[2:], index=1)],
     ),
+    "calls-id-per-piece": two(
+        [call("a1", "bash", "", index=0)],
+        [call("x1", None, LS[:6], index=0)],
+        [call("x2", "", LS[6:], index=0)],
+        [call("x3", None, "", index=0)],
+        [call("b2", "bash", PWD[:4], index=1)],
+        [call("x4", None, PWD[4:], index=1)],
+    ),
+    "calls-index-float": two(
+        [call("", "bash", LS[:6], index=0.0), call("b2", "bash", PWD[:6], index=1.0)],
+        [rest(PWD[6:], index=1.0)],
+        [rest(LS[6:], index=0.0), {"id": "a1", "index": 0.0}],
+    ),
     "calls-interleaved": two(
         [call("a1", "bash", LS[:6], index=0), call("b2", "bash", PWD[:6], index=1)],
         [rest(PWD[6:], index=1)],
@@ -302,6 +335,17 @@ QUIRKS: dict[str, Quirk] = {
         (calls_completion(call("a1", None, LS)),),
         (calls_stream([call("a1", None, LS, index=0)]),),
         calling(ToolCall("a1", "", LS)),
+    ),
+    "call-of-nothing": Quirk(
+        (Answer.json(completion({"content": "fine", "tool_calls": [call("", "", "")]})),),
+        (
+            Answer.sse(
+                chunk({"content": "fine", "tool_calls": [call("", "", "", index=0)]}),
+                chunk({"tool_calls": [{"id": "a1", "index": 1, "function": None}]}, "stop"),
+                usage_chunk(),
+            ),
+        ),
+        OK,
     ),
     "function_call-only": Quirk(
         (
@@ -363,6 +407,16 @@ QUIRKS: dict[str, Quirk] = {
                     **_head("chat.completion.chunk"),
                     "choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": USAGE}],
                 },
+            ),
+        ),
+        OK,
+    ),
+    "D05-usage-of-groq": Quirk(
+        (OK_WHOLE,),
+        (
+            Answer.sse(
+                chunk({"content": "fine"}, x_groq={"id": "req_1"}),
+                chunk({}, "stop", x_groq={"id": "req_1", "usage": USAGE}),
             ),
         ),
         OK,
@@ -535,6 +589,8 @@ QUIRKS: dict[str, Quirk] = {
         (text_stream("fine", finish="eos_token:2"),),
         ModelReply(content="fine", finish_reason="eos_token:2", usage=COUNTED),
     ),
+    "D15-finish-sensitive": refused({"content": ""}, {"role": "assistant"}, finish="sensitive"),
+    "D15-finish-SAFETY": refused({"content": None}, {"role": "assistant"}, finish="SAFETY"),
     "D15-400-content_filter": both(
         Answer.error(400, "The prompt was filtered", code="content_filter"),
         reply=ModelReply(error="refused"),
@@ -548,6 +604,20 @@ QUIRKS: dict[str, Quirk] = {
     "D15-400-data_inspection": both(
         Answer.error(
             400, "Output data may contain inappropriate content.", code="data_inspection_failed"
+        ),
+        reply=ModelReply(error="refused"),
+    ),
+    "D15-400-risk": both(
+        Answer.error(400, "Content Exists Risk", type="invalid_request_error"),
+        reply=ModelReply(error="refused"),
+    ),
+    "D15-403-moderation": both(
+        Answer.error(403, "moderation is on for odd-1 and your input was flagged", code=403),
+        reply=ModelReply(error="refused"),
+    ),
+    "D15-base_resp": both(
+        Answer.json(
+            {"choices": None, "base_resp": {"status_code": 1027, "status_msg": "output sensitive"}}
         ),
         reply=ModelReply(error="refused"),
     ),
@@ -616,6 +686,16 @@ QUIRKS: dict[str, Quirk] = {
         (Answer.sse({"object": "error", "message": _TOO_LONG, "code": 400}),),
         ModelReply(error="context_exceeded"),
     ),
+    "D12-no-error-key": overflow(
+        Answer.json({"code": "InvalidParameter", "message": _TOO_LONG, "request_id": "r1"})
+    ),
+    "D12-no-error-key-in-stream": Quirk(
+        (),
+        (Answer.events(b"event: error\n", *Answer.sse({"message": _TOO_LONG, "code": 1}).pieces),),
+        ModelReply(error="context_exceeded"),
+    ),
+    "D12-500": overflow(Answer.error(500, _TOO_LONG)),
+    **{f"D12-wording-{n}": overflow(Answer.error(400, w)) for n, w in enumerate(_OVERFLOWS)},
     "D12-not-max_tokens": fails_as(
         400,
         "max_tokens is too large: 99999. This model supports at most 4096",
@@ -623,6 +703,9 @@ QUIRKS: dict[str, Quirk] = {
     ),
     "D12-not-range": fails_as(
         400, "Range of max_tokens should be [1, 8192]", "Range of max_tokens"
+    ),
+    "D12-not-a-string": fails_as(
+        400, "'messages[1].content': string too long, maximum length 9", "HTTP 400"
     ),
     "D12-not-tools": fails_as(400, "'tools': array too long, maximum length 128", "HTTP 400"),
     "D12-not-401": fails_as(
@@ -670,6 +753,18 @@ QUIRKS: dict[str, Quirk] = {
     "D13-over-ceiling": both(
         Answer.error(429, "slow down", {"Retry-After": "86400"}),
         error=r"429.*told to wait 86400 s, longer than the 400 s.*attempt 1",
+    ),
+    "D13-retry-after-endless": both(
+        Answer.error(429, "slow down", {"Retry-After": "9" * 20}),
+        error=r"429.*told to wait \d{21} s, longer than the 400 s",
+    ),
+    "D13-in-days": both(
+        Answer.error(429, "Please try again in 1d2h."), error="told to wait 93600 s"
+    ),
+    "D13-retry-after-unit": then_ok(
+        Answer.error(429, "slow down", {"Retry-After": "60s"}),
+        Answer.error(429, "slow down", {"Retry-After": "-5"}),
+        waits=(60.0, 4.0, 0.0),
     ),
     "D13-never-ends": both(
         Answer.error(503, "overloaded"), error=r"503: “overloaded”\. Gave up after 6 attempts"
@@ -783,6 +878,18 @@ QUIRKS: dict[str, Quirk] = {
         OK,
         attempts=2,
     ),
+    "D14-finish-error": Quirk(
+        (text_completion("half", "error"), text_completion("half", "network_error"), OK_WHOLE),
+        (text_stream("half", finish="error"), text_stream("h", finish="abort"), OK_STREAM),
+        OK,
+        attempts=3,
+    ),
+    "D14-event-cut": Quirk(
+        (),
+        (Answer.events(*OK_STREAM.pieces[:3], b'data: {"choices": [{"del'), OK_STREAM),
+        OK,
+        attempts=2,
+    ),
     "D14-finish-without-end-mark": Quirk((OK_WHOLE,), (text_stream("fi", "ne", done=False),), OK),
     "D14-interrupted": Quirk(
         (),
@@ -857,6 +964,35 @@ QUIRKS: dict[str, Quirk] = {
     "sse-crlf": Quirk(
         (OK_WHOLE,),
         (Answer.events(*(piece.replace(b"\n", b"\r\n") for piece in OK_STREAM.pieces)),),
+        OK,
+    ),
+    "sse-bom": Quirk(
+        (Answer(200, {}, (b"\xef\xbb\xbf" + OK_WHOLE.pieces[0],)),),
+        (Answer.events(b"\xef\xbb", b"\xbf", *OK_STREAM.pieces[1:2], *text_stream("ne").pieces),),
+        OK,
+    ),
+    "sse-cr": Quirk(
+        (OK_WHOLE,),
+        (Answer.events(*(piece.replace(b"\n", b"\r") for piece in OK_STREAM.pieces)),),
+        OK,
+    ),
+    "sse-without-data": Quirk(
+        (OK_WHOLE,),
+        (
+            Answer.events(
+                b"retry: 3000\n\n",
+                b"data:\n\ndata: \n\n",
+                b"id: 4\n" + OK_STREAM.pieces[0],
+                b": keep-alive\n\n",
+                b"event: ping\n\n",
+                *OK_STREAM.pieces[1:],
+            ),
+        ),
+        OK,
+    ),
+    "sse-last-event-unended": Quirk(
+        (OK_WHOLE,),
+        (Answer.events(*OK_STREAM.pieces[:-2], OK_STREAM.pieces[-2].rstrip()),),
         OK,
     ),
     "sse-no-space": Quirk(

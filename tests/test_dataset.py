@@ -361,6 +361,7 @@ def test_b04_file_path_is_never_trusted(tmp_path: Path, file_path: str | None) -
         "metadata.jsonl",
         "key.txt",
         "hard.txt",
+        "split.txt",
     ],
 )
 def test_b04_b07_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
@@ -370,6 +371,9 @@ def test_b04_b07_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str
     (folder / "sub" / "b.csv").write_text("in a folder")
     (folder / "key.txt").symlink_to("metadata.jsonl")
     os.link(folder / "metadata.jsonl", folder / "hard.txt")
+    (root / "2023" / "test").mkdir(exist_ok=True)
+    (root / "2023" / "test" / "metadata.jsonl").write_text("the other split's answers")
+    (folder / "split.txt").symlink_to("../test/metadata.jsonl")
     with pytest.raises(DataError, match=r"line 1: sample 'odd'") as caught:
         load(root, allow_missing_files=True)
     plain = not set(name) & set("/\\\0:") and name not in (".", "..")

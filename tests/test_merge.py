@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.live import events
 from harness.live.merge import Merged, StreamMerger, from_completion
 from harness.records import ModelReply, ToolCall, Usage, reply_digest
 from tests.quirks import QUIRKS, USAGE, Answer, call, chunk, completion
@@ -280,10 +281,9 @@ def test_every_scripted_pair_agrees() -> None:
 
 
 def _chunks(answer: Answer) -> list[Delta] | None:
-    """The chunks of a plainly written event stream."""
-    lines = re.findall(rb"^data: ?(\{.*)$", b"".join(answer.pieces), re.M)
+    """The chunks of an event stream."""
     try:
-        return [json.loads(line) for line in lines]
+        return [chunk for chunk in events.values(answer.pieces) if isinstance(chunk, dict)]
     except ValueError:
         return None
 
@@ -343,3 +343,46 @@ def test_head() -> None:
     assert details["response_id"] == "cmpl-1"
     assert (details["model"], details["created"]) == ("odd-1", 1_700_000_000)
     assert (details["system_fingerprint"], details["service_tier"]) == ("fp", "default")
+
+
+def test_details_can_be_stored() -> None:
+    """E10: whatever an endpoint sends beside the reply, a record can be written of it and read."""
+    deep: JSON = []
+    for _ in range(900):
+        deep = [deep]
+    odd = {"type": "hologram", "data": float("nan"), "half": "\ud800", "n": 10**40, "deep": deep}
+    body = completion({"content": [odd], "tool_calls": [call("a1", "bash", "{}", more=odd)]})
+    body |= {"created": float("inf"), "usage": {**USAGE, "cost": float("-inf"), "deep": deep}}
+    details = from_completion(body).details
+    assert json.loads(json.dumps(details, allow_nan=False)) == details
+    assert details["created"] == "inf"
+    assert details["usage"]["cost"] == "-inf"
+    kept = {**odd, "data": "nan", "deep": details["unknown_parts"][0]["deep"]}
+    assert details["unknown_parts"] == [kept]
+    assert json.dumps(kept["deep"]).strip("[]") == '"(nested too deeply)"'
+
+
+# ----------------------------------------------------------------------------------------- events
+
+EVENTS = (
+    '\ufeff: hello\ndata: {"a":\ndata: "é\u2028🚀"}\n\nretry: 1\r\n\r\nid: 1\rdata:[1]\r\rdata:\n\n'
+    "event: x\ndata: 2\n\n\ndata: [DONE]\n\ndata: broken"
+)
+
+
+@given(st.lists(st.integers(0, len(EVENTS.encode())), max_size=6).map(sorted))
+def test_events_cut_anywhere(places: list[int]) -> None:
+    """The values of a stream do not depend on where the network cut it, in a character or not."""
+    data = EVENTS.encode()
+    pieces = [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+    assert list(events.values(pieces)) == [{"a": "é\u2028🚀"}, [1], 2]
+
+
+def test_nothing_behind_the_end_mark_is_waited_for() -> None:
+    """D05, D14: a connection that stays open, or breaks, behind the end mark takes nothing away."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"data: 1\n\ndata: [DONE]\n\n"
+        raise ConnectionError
+
+    assert list(events.values(pieces())) == [1]

@@ -47,6 +47,14 @@ def _schema(server: str, tool: Tool) -> dict[str, Any]:
         )
     # endpoints refuse an object without properties; that it is one, the SDK has checked
     parameters = {"properties": {}, **tool.input_schema}
+    try:
+        json.dumps(parameters, allow_nan=False)
+    except ValueError:
+        raise UsageError(
+            f"the tool {tool.name!r} of MCP server {server!r} has a schema with a number that is "
+            "no JSON (NaN or an infinity)",
+            hint="leave it out: list the others in the server's `tools`",
+        ) from None
     function = {"name": tool.name, "description": tool.description or "", "parameters": parameters}
     return {"type": "function", "function": function}
 

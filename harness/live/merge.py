@@ -13,12 +13,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 from harness.records import JSON, ModelReply, ToolCall, Usage
 
 _HEAD = {"id": "response_id", **{k: k for k in ("model", "created", "system_fingerprint")}}
 _HEAD["service_tier"] = "service_tier"
+# how providers say that a filter made the end: OpenAI and Azure, Bedrock, Zhipu, Anthropic, Gemini
+_BLOCKED = {"content_filter", "content_filtered", "guardrail_intervened", "sensitive", "refusal"}
+_BLOCKED |= {"safety", "prohibited_content", "blocklist", "recitation", "spii"}
+_DEEPEST = 64  # levels of a foreign value that metadata keeps
 
 
 class Merged(NamedTuple):
@@ -86,7 +91,7 @@ class StreamMerger:
 class _Call:
     """One tool call while its pieces come in."""
 
-    def __init__(self, index: int | None) -> None:
+    def __init__(self, index: float | None) -> None:
         self.index = index
         self.id = ""
         self.name = ""
@@ -140,6 +145,8 @@ class _Assembly:
             if body.get(key) and name not in self._details:
                 self._details[name] = body[key]
         self._take_usage(body.get("usage"))
+        if isinstance(groq := body.get("x_groq"), Mapping):
+            self._take_usage(groq.get("usage"))
 
     def choice(self, choice: Mapping[str, JSON]) -> None:
         """Takes what stands beside the message."""
@@ -159,7 +166,7 @@ class _Assembly:
         if isinstance(legacy := message.get("function_call"), Mapping):
             self._function_call.add({"function": legacy})
 
-    def open_call(self, entry: Mapping[str, JSON], index: int | None = None) -> None:
+    def open_call(self, entry: Mapping[str, JSON], index: float | None = None) -> None:
         call = _Call(index)
         call.add(entry)
         self._calls.append(call)
@@ -167,7 +174,7 @@ class _Assembly:
     def continue_call(self, entry: Mapping[str, JSON]) -> None:
         """Adds an entry of a streamed `tool_calls` to the call that it belongs to."""
         index = entry.get("index")
-        index = index if isinstance(index, int) else None
+        index = index if isinstance(index, int | float) else None
         call = self._call_of(entry, index)
         if call is None:
             self.open_call(entry, index)
@@ -176,7 +183,7 @@ class _Assembly:
                 call.index = index
             call.add(entry)
 
-    def _call_of(self, entry: Mapping[str, JSON], index: int | None) -> _Call | None:
+    def _call_of(self, entry: Mapping[str, JSON], index: float | None) -> _Call | None:
         """The open call that an entry continues; None when it starts one."""
         id_ = _word(entry.get("id"))
         function = entry.get("function")
@@ -192,6 +199,9 @@ class _Assembly:
         call = next(iter(same or candidates), None)
         if call is None:
             return None
+        arguments = _arguments(function.get("arguments"))
+        if index is not None and call.name and arguments and not name and not call.complete():
+            return call  # older vLLM makes up an id for each piece: no call begins without a name
         if not same and (
             (id_ and call.id)  # another id: another call, whatever the index says
             or (id_ and index is None)  # the open call never had an id, and this one has
@@ -199,21 +209,21 @@ class _Assembly:
             or (name and index is None and not id_ and call.complete())
         ):
             return None
-        starts = _arguments(function.get("arguments")).lstrip().startswith("{")
-        if name and starts and call.complete():
+        if name and arguments.lstrip().startswith("{") and call.complete():
             return None  # a second whole call under the same index or id
         return call
 
     def result(self) -> Merged:
         content = "".join(self._content) or None
         refusal = "".join(self._refusal) or None
-        calls = self._calls
+        # an id alone is no call: some send one beside a text, or behind the last piece
+        calls = [call for call in self._calls if call.name or call.arguments]
         if not calls and self._function_call.name:
             calls = [self._function_call]
         indices = [call.index for call in calls if call.index is not None]
         if len(set(indices)) == len(calls):
             calls = sorted(calls, key=lambda call: call.index or 0)
-        blocked = self.finish_reason == "content_filter" and content is None
+        blocked = (self.finish_reason or "").lower() in _BLOCKED and content is None
         reply = ModelReply(
             content=content,
             tool_calls=_named(calls),
@@ -234,7 +244,7 @@ class _Assembly:
             details["unknown_parts"] = list(self._unknown_parts)
         if extras := {str(n): call.extras for n, call in enumerate(calls) if call.extras}:
             details["tool_call_extras"] = extras
-        return Merged(reply, details)
+        return Merged(reply, _storable(details))
 
     def _take_usage(self, usage: JSON) -> None:
         # where every chunk has a running total, the last one counts
@@ -311,6 +321,20 @@ def _mappings(value: JSON) -> list[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         return [value]
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _storable(value: JSON, depth: int = _DEEPEST) -> Any:
+    """A foreign value as any record can hold it: numbers that JSON has none for become text, and
+    nesting ends somewhere."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if not isinstance(value, Mapping | list):
+        return value
+    if not depth:
+        return "(nested too deeply)"
+    if isinstance(value, list):
+        return [_storable(item, depth - 1) for item in value]
+    return {key: _storable(item, depth - 1) for key, item in value.items()}
 
 
 def _count(usage: Mapping[str, JSON], *names: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.records import JSON
 
-_UNIT = r"(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)(?![a-z])"
+_UNIT = r"(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)(?![a-z])"
 _DURATION = re.compile(rf"([\d.]+)\s*({_UNIT})", re.IGNORECASE)
 _TOLD_IN_WORDS = re.compile(
     r"(?:try again|retry|wait)\s+(?:in\s+|after\s+|for\s+)?(?:about\s+)?"
@@ -32,7 +32,7 @@ def told_wait(headers: Mapping[str, str], tree: JSON, words: str) -> float | Non
     found = _number(lower.get("retry-after-ms"))
     seconds = None if found is None else found / 1000
     if seconds is None:
-        seconds = _number(lower.get("retry-after"))
+        seconds = _number(lower.get("retry-after", "").removesuffix("s"))
     if seconds is None and (date := _date(lower.get("retry-after"))) is not None:
         now = _date(lower.get("date"))
         seconds = date - (time.time() if now is None else now)
@@ -45,7 +45,7 @@ def told_wait(headers: Mapping[str, str], tree: JSON, words: str) -> float | Non
 
 def _number(value: Any) -> float | None:
     text = str(value).strip() if value is not None and not isinstance(value, bool) else ""
-    return float(text) if re.fullmatch(r"\d{1,12}(\.\d*)?", text) else None
+    return float(text) if re.fullmatch(r"\d+(\.\d*)?", text) else None
 
 
 def _date(value: str | None) -> float | None:
@@ -66,7 +66,9 @@ def _duration(text: str) -> float | None:
             continue
         unit = unit.lower()
         factor = 0.001 if unit.startswith("mil") or unit == "ms" else 1.0
-        factor = {"m": 60.0, "h": 3600.0}.get(unit[0], 1.0) if factor == 1.0 else factor
+        factor = (
+            {"m": 60.0, "h": 3600.0, "d": 86400.0}.get(unit[0], 1.0) if factor == 1.0 else factor
+        )
         total, found = total + value * factor, True
     return total if found else None
 

@@ -262,6 +262,7 @@ def test_what_is_not_on_the_allow_list_cannot_be_called(make: Servers, tag: str)
         ([{"tools": ["nonesuch"]}], "offers no tool 'nonesuch'"),
         ([{"mode": "bash-name"}], "'bash' of MCP server 's' has the same name"),
         ([{"mode": "dotted-name"}], "'web.search' of MCP server 's' has a name that endpoints"),
+        ([{"mode": "nan-schema"}], "'nan' of MCP server 's' has a schema with a number"),
         ([{"name": "a"}, {"name": "b"}], "of MCP server 'b' has the same name"),
     ],
 )

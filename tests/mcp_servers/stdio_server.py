@@ -124,6 +124,7 @@ def listing(mode: str, request: Json) -> Json:
         "bash-name": [tool("bash")],
         "dotted-name": [tool("web.search")],
         "no-object": [{"name": "list", "inputSchema": {"type": "array"}}],
+        "nan-schema": [{"name": "nan", "inputSchema": {"type": "object", "maximum": float("nan")}}],
     }
     return protocol.result(request, {"tools": [*TOOLS, *more.get(mode, [])]})
 

@@ -23,7 +23,7 @@ from harness.runfile import RunFile, RunSettings, Selection
 from harness.store import check_run_name
 
 if TYPE_CHECKING:
-    from harness.recording import RecordConfig
+    from harness.opening import RecordConfig
 
 LONGEST = 30 * 86_400.0
 """Seconds that anything may be told to take: a month, for more is a slip of the keyboard."""
@@ -242,7 +242,7 @@ def record_config(
 
     `ask`: whether the endpoint is going to be asked, so that an address or a key is needed.
     """
-    from harness.recording import RecordConfig  # replay and score come here for `--dataset` alone
+    from harness.opening import RecordConfig  # replay and score come here for `--dataset` alone
 
     check_run_name(options.run)
     check_options(options)

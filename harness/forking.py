@@ -12,10 +12,11 @@ from harness.attempt import Agent, load_callable
 from harness.cassette import BashEffect, Tape, read_cassette
 from harness.divergence import Divergence, Place, summary
 from harness.errors import UsageError
-from harness.recording import Connect, Progress, RecordConfig, Recorded, Recording
+from harness.opening import RecordConfig, check_new_name
+from harness.recording import Connect, Progress, Recorded, Recording
 from harness.records import MATCH_PARTS
-from harness.replaying import check_sample, chosen, replay_tape, tools_of
-from harness.runfile import Entry, RunFile, differences, read_run
+from harness.replaying import check_sample, replay_tape
+from harness.runfile import Entry, RunFile, chosen, differences, read_run, tools_of
 from harness.store import Store, check_run_name
 
 
@@ -120,6 +121,7 @@ def fork(
     unfinished fork of the same settings is continued. `other_image`: the user named another image.
     """
     check_run_name(config.run)
+    check_new_name(config.run)
     if config.run == source.name:
         raise UsageError(f"a fork needs a name of its own: {config.run!r} is the run it comes from")
     agent: Agent = load_callable(config.settings.agent, "the agent")

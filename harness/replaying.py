@@ -11,25 +11,32 @@ import msgspec
 from harness.attempt import BUILT_IN, Agent, attempt, load_callable
 from harness.cassette import Tape, read_cassette
 from harness.costs import cost_of
-from harness.dataset import UNKNOWN, Dataset
+from harness.dataset import Dataset
 from harness.divergence import Divergence, Place, summary
-from harness.errors import DamageError, DivergenceError, LackError, UsageError
+from harness.errors import DamageError, DivergenceError, UsageError
 from harness.files import Folder
 from harness.records import MATCH_PARTS, Outcome, Settings, Verdict
 from harness.report import (
     RunReport,
     SampleResult,
     Scorer,
-    Status,
     VerdictSource,
     metrics,
     verdict_for,
 )
-from harness.runfile import Entry, RunFile, read_run
+from harness.runfile import Entry, RunFile, chosen, imported_from, read_run, tools_of
 from harness.scorer import question_scorer
 from harness.store import Store
 from harness.terminal import printable
-from harness.truths import find
+from harness.verdicts import (
+    damaged_result,
+    known_truths,
+    missing_result,
+    no_truths,
+    notes_of,
+    sealed_key,
+    sealed_verdict,
+)
 from harness.vouching import vouch
 from harness.world import Diverged, Replayer
 
@@ -296,56 +303,6 @@ def _check_share(
     return [replay.check(entry) for entry in replay.entries[start::step]]
 
 
-def imported_from(run: RunFile) -> str:
-    """The tool and version that a run was imported from; empty for a recording of ours."""
-    found = run.environment.get("imported")
-    if not isinstance(found, dict):
-        return ""
-    return f"{found.get('tool', 'another tool')} {found.get('version', '')}".strip()
-
-
-def known_truths(
-    run: RunFile, dataset: Dataset | None, progress: Callable[[str], None]
-) -> dict[str, str]:
-    """Truths by task id, as far as they can be found on this machine."""
-    try:
-        return find(run.dataset.digest, dataset=dataset) or {}
-    except DamageError as error:
-        progress(f"{error}; verdicts are taken from the record")
-        return {}
-
-
-def no_truths(run: RunFile, so: str) -> LackError:
-    """What to raise where truths are needed and not on this machine."""
-    return LackError(
-        f"the truths of run {run.name!r} are not here: {so}",
-        hint="--dataset DIR (the data set that the run was made over)",
-    )
-
-
-def sealed_key(store: Store, run: RunFile) -> SealedKey | None:
-    """The run's sealed answer key, if it has one."""
-    if run.sealed_key is None:
-        return None
-    from harness.sealing import decode  # hashing is slow, and seldom needed
-
-    what = f"the sealed key of run {run.name!r}"
-    return decode(store.get(run.sealed_key, what), what)
-
-
-def sealed_verdict(
-    key: SealedKey, task_id: str, status: Status, answer: str | None, last: str | None
-) -> Verdict | None:
-    """The verdict by the official rules, from a sealed key; None when it has no such sample."""
-    sealed = key.find(task_id)
-    if sealed is None:
-        return None
-    truth = UNKNOWN if sealed.kind == "withheld" else "sealed"
-    return verdict_for(
-        status, answer, last, truth, scorer=lambda given, _: key.is_right(sealed, given)
-    )
-
-
 def loop_settings(run: RunFile, changes: dict[str, Any]) -> Settings:
     """The run's own loop settings, with the given fields otherwise."""
     for name in changes:
@@ -357,35 +314,6 @@ def loop_settings(run: RunFile, changes: dict[str, Any]) -> Settings:
         return msgspec.convert(fields, Settings)
     except msgspec.ValidationError as error:
         raise UsageError(f"loop settings: {error}") from None
-
-
-def tools_of(run: RunFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The MCP tools' schemas as they go into requests, and which server each belongs to."""
-    return (
-        [tool["schema"] for tool in run.tools],
-        {tool["name"]: tool["server"] for tool in run.tools},
-    )
-
-
-def chosen(run: RunFile, task_ids: Iterable[str]) -> list[Entry]:
-    """The run's samples, or those named."""
-    wanted = {whole_id(run, task_id) for task_id in task_ids}
-    return [entry for entry in run.samples if not wanted or entry.task_id in wanted]
-
-
-def whole_id(run: RunFile, given: str) -> str:
-    """A task id of the run, from itself or from an unambiguous beginning; UsageError for others."""
-    ids = {entry.task_id for entry in run.samples}
-    found = [given] if given in ids else sorted(id for id in ids if given and id.startswith(given))
-    if len(found) == 1:
-        return found[0]
-    raise UsageError(
-        f"run {run.name!r} has no sample {given!r}"
-        if not found
-        else f"run {run.name!r} has {len(found)} samples that begin with {given!r}: "
-        f"{', '.join(found[:4])}{', …' if len(found) > 4 else ''}",
-        hint=f"harness show {run.name}",
-    )
 
 
 def check_sample(tape: Tape, entry: Entry, what: str) -> None:
@@ -493,57 +421,3 @@ def _told(outcome: Outcome) -> str:
     if outcome.failure is not None:
         return f"error ({outcome.failure.kind}: {printable(outcome.failure.message[:160])})"
     return "no answer" if outcome.answer is None else f"answer {outcome.answer[:80]!r}"
-
-
-def missing_result(entry: Entry) -> SampleResult:
-    """A sample that has no cassette."""
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
-        status="missing",
-        verdict="missing",
-    )
-
-
-def damaged_result(entry: Entry) -> SampleResult:
-    """A sample whose cassette cannot be believed: counted as an error, never as it was."""
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
-        status="error",
-        verdict="error",
-        cassette=entry.cassette,
-        identical=False,
-        replayable=False,
-    )
-
-
-def notes_of(
-    run: RunFile, results: Sequence[SampleResult], match_on: Collection[str] = MATCH_PARTS
-) -> list[str]:
-    """The lines that belong to a run's figures wherever they are shown."""
-    notes = [run.selection.told(run.dataset.split)]
-    if set(match_on) != set(MATCH_PARTS):
-        notes.append(f"loose replay: matched on {', '.join(match_on)} only")
-    sealed = sum(result.verdict_source == "sealed" for result in results)
-    if sealed:
-        notes.append(f"{sealed} verdicts are computed from the sealed answer key")
-    recorded = sum(result.verdict_source == "recorded" for result in results)
-    if recorded:
-        notes.append(f"{recorded} verdicts are taken from the record: the truths were not found")
-    drifted = sum(bool(result.drift) for result in results)
-    if drifted:
-        notes.append(f"{drifted} samples were continued in a sandbox that had drifted")
-    missing = sum(result.status == "missing" for result in results)
-    if missing:
-        notes.append(f"unfinished: {missing} samples are missing; the same record command goes on")
-    diverged = sum(result.divergence is not None for result in results)
-    if diverged:
-        notes.append(f"{diverged} samples diverged: their verdicts above are those of the record")
-    followed = [result for result in results if result.identical is not None]
-    if followed:
-        same = sum(bool(result.identical) for result in followed)
-        notes.append(f"identical: {same} of {len(followed)}")
-    return [*run.marks, *notes]

@@ -8,6 +8,7 @@ question, answer or truth stands in it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -253,3 +254,40 @@ def _compare(old: Any, new: Any, path: str, found: list[str]) -> None:
 def _short(value: Any) -> str:
     text = canonical.dumps(value).decode()
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def imported_from(run: RunFile) -> str:
+    """The tool and version that a run was imported from; empty for a recording of ours."""
+    found = run.environment.get("imported")
+    if not isinstance(found, dict):
+        return ""
+    return f"{found.get('tool', 'another tool')} {found.get('version', '')}".strip()
+
+
+def tools_of(run: RunFile) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The MCP tools' schemas as they go into requests, and which server each belongs to."""
+    return (
+        [tool["schema"] for tool in run.tools],
+        {tool["name"]: tool["server"] for tool in run.tools},
+    )
+
+
+def chosen(run: RunFile, task_ids: Iterable[str]) -> list[Entry]:
+    """The run's samples, or those named."""
+    wanted = {whole_id(run, task_id) for task_id in task_ids}
+    return [entry for entry in run.samples if not wanted or entry.task_id in wanted]
+
+
+def whole_id(run: RunFile, given: str) -> str:
+    """A task id of the run, from itself or from an unambiguous beginning; UsageError for others."""
+    ids = {entry.task_id for entry in run.samples}
+    found = [given] if given in ids else sorted(id for id in ids if given and id.startswith(given))
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"run {run.name!r} has no sample {given!r}"
+        if not found
+        else f"run {run.name!r} has {len(found)} samples that begin with {given!r}: "
+        f"{', '.join(found[:4])}{', …' if len(found) > 4 else ''}",
+        hint=f"harness show {run.name}",
+    )

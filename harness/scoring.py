@@ -13,7 +13,11 @@ from harness.cassette import End, read_end
 from harness.dataset import Dataset
 from harness.errors import DamageError, LackError
 from harness.records import Verdict
-from harness.replaying import (
+from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
+from harness.runfile import Entry, read_run, write_run
+from harness.scorer import answer_kind, question_scorer
+from harness.store import PREFIX, Store
+from harness.verdicts import (
     damaged_result,
     known_truths,
     missing_result,
@@ -22,10 +26,6 @@ from harness.replaying import (
     sealed_key,
     sealed_verdict,
 )
-from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
-from harness.runfile import Entry, read_run, write_run
-from harness.scorer import answer_kind, question_scorer
-from harness.store import PREFIX, Store
 
 if TYPE_CHECKING:
     from harness.sealing import SealedKey

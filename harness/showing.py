@@ -24,11 +24,11 @@ from harness.dialogue import clean, cut
 from harness.errors import DamageError, UsageError
 from harness.recording import recorded_result
 from harness.records import BashReply, ModelReply
-from harness.replaying import imported_from, notes_of, whole_id
 from harness.report import RunReport, metrics, table
-from harness.runfile import Entry, RunFile, read_run
+from harness.runfile import Entry, RunFile, imported_from, read_run, whole_id
 from harness.store import Store
 from harness.terminal import printable, printable_json
+from harness.verdicts import notes_of
 from harness.verifying import WireSize
 
 SHOWN = 4_000

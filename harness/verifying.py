@@ -18,9 +18,10 @@ from harness.records import (
     failure_digest,
     reply_digest,
 )
-from harness.replaying import check_sample, sealed_key
+from harness.replaying import check_sample
 from harness.runfile import read_run
 from harness.store import Store, object_name, sample_key
+from harness.verdicts import sealed_key
 
 Line = tuple[str, bool]
 """A line to print, and whether it is bad news."""

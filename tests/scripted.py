@@ -10,8 +10,9 @@ from typing import Any
 
 from harness.attempt import load_callable, source_digest
 from harness.dataset import Dataset, load, select, selection_digest
+from harness.opening import RecordConfig
 from harness.progress import Quiet
-from harness.recording import RecordConfig, Recorded, record
+from harness.recording import Recorded, record
 from harness.records import (
     BashReply,
     BashRequest,

@@ -29,6 +29,7 @@ RANKS: tuple[tuple[str, str], ...] = (
     ("3 the seam", "world"),
     ("4 the loop; one attempt", "agent attempt"),
     ("4 where two runs part; sealed keys", "parting sealing vouching"),
+    ("5 verdicts; what to record", "opening verdicts"),
     ("5 replay", "replaying"),
     ("5 continuing, scores, upkeep", "collecting comparing continuing exporting scoring sharing"),
     ("5 record, bundles", "bundling recording verifying"),

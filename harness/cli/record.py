@@ -72,7 +72,7 @@ def record(store_path: str, as_json: bool, plan: bool, no_wire: bool, **given: A
     config = record_config(options, progress=say, ask=not plan)
     store = Store(store_path)
     if plan:
-        from harness.recording import plan_lines
+        from harness.opening import plan_lines
 
         for line in plan_lines(store, config):
             emit(line)

@@ -183,9 +183,8 @@ def _fork(
         parse_generation,
         refuse_secrets,
     )
-    from harness.recording import RecordConfig
-    from harness.replaying import imported_from
-    from harness.runfile import read_run
+    from harness.opening import RecordConfig
+    from harness.runfile import imported_from, read_run
 
     source = read_run(store, name)
     if tool := imported_from(source):

@@ -14,8 +14,9 @@ from harness.dataset import Dataset, load, select, selection_digest
 from harness.exchange import encode
 from harness.live.merge import from_completion
 from harness.live.wire import Exchange
+from harness.opening import RecordConfig
 from harness.progress import Quiet
-from harness.recording import RecordConfig, Recorded, record
+from harness.recording import Recorded, record
 from harness.records import (
     BashReply,
     BashRequest,

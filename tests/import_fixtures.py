@@ -80,7 +80,7 @@ class Scope:
     def turn(self, content: Any, *calls: tuple[str, JSON], stop: str = "", lost: str = "") -> None:
         """A turn of the model."""
         stop = stop or ("tool_calls" if calls else "stop")
-        made = [
+        made: list[JSON] = [
             {
                 "id": f"call_{number}",
                 "function": {"name": name, "arguments": arguments},
@@ -95,6 +95,8 @@ class Scope:
             perf_metrics=None if stop == "model_length" else perf,
         )  # fmt: skip
         self.event("model_generate", id, {"stop_reason": stop}, 250.0)
+        for call in made:
+            self.event("tool_call", id, {"id": call["id"], **call["function"]})
         self.step += 1
         self.stop = stop
         self.completion = content if isinstance(content, str) else "see the parts"

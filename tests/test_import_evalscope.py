@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.cassette import BashEffect, ModelEffect, Tape, ToolEffect, read_cassette
+from harness.cassette import BashEffect, BashTape, ModelEffect, Tape, ToolEffect, read_cassette
 from harness.interop.conversation import Message, ToolError
-from harness.interop.evalscope import bash_reply
+from harness.interop.evalscope_rows import bash_reply
 from harness.interop.settings_yaml import read_settings
 from harness.records import BashReply, ModelReply, ToolReply, Usage
 from harness.runfile import RunFile, read_run
@@ -21,6 +22,11 @@ from tests.commands import Commands
 from tests.gaia_folder import write_folder
 
 FIXTURES = Path(__file__).parent / "data" / "imports"
+ROWS = [
+    {"task_id": task, "Question": question, "Level": level, "Final answer": answer, "file_name": ""}
+    for task, (level, question, answer, _) in import_fixtures.TASKS.items()
+]
+"""The samples as the user's own data set has them, without files."""
 
 
 @pytest.fixture
@@ -250,12 +256,7 @@ def test_without_metadata_a_sample_is_found_by_its_question(run: Commands, tmp_p
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     refused = run("import", "--from", "evalscope", "scope", "--run", "r", status=2)
     assert "it has no task id" in refused.stderr
-    rows = [
-        {"task_id": task, "Question": question, "Level": level, "Final answer": answer,
-         "file_name": ""}
-        for task, (level, question, answer, _) in import_fixtures.TASKS.items()
-    ]  # fmt: skip
-    write_folder(tmp_path / "own", rows)
+    write_folder(tmp_path / "own", ROWS)
     taken(run, "--dataset", "own")
     assert verdicts(read_run(run.store, "r"))["t-a", 2] == "right"
 
@@ -288,6 +289,122 @@ def test_of_a_row_that_is_there_twice_the_last_counts(run: Commands, tmp_path: P
     path.write_text(json.dumps(first) + "\n" + path.read_text())
     assert any("is there twice" in note for note in taken(run)["imported"]["notes"])
     assert verdicts(read_run(run.store, "r"))["t-b", 2] == "right"
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change every line of a file."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def calls(line: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The functions of a line's tool calls."""
+    for message in line["messages"]:
+        for call in message.get("tool_calls") or ():
+            yield call["function"]
+
+
+def test_what_a_killed_evalscope_left_is_taken_as_far_as_it_goes(
+    run: Commands, tmp_path: Path
+) -> None:
+    """A line that breaks off, no report, a subset that was never begun; a byte order mark."""
+    path = tmp_path / "scope/predictions/toy-model/gaia_2023_level1.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes()[:-200])
+    settings = tmp_path / "scope/configs/task_config.yaml"
+    settings.write_bytes(b"\xef\xbb\xbf" + settings.read_bytes())
+    shutil.rmtree(tmp_path / "scope/reports")
+    (path.parent / "gaia_2023_level3.jsonl").unlink()
+    write_folder(tmp_path / "own", ROWS)
+    with settings.open("a") as file:
+        file.write("resolved_benchmarks:\n  gaia:\n    subset_list:\n")
+        file.write("".join(f"    - 2023_level{level}\n" for level in (1, 2, 3)))
+    report = taken(run, "--dataset", "own")
+    assert any("line 4 breaks off" in note for note in report["imported"]["notes"])
+    found = verdicts(read_run(run.store, "r"))
+    missing = {key for key, verdict in found.items() if verdict == "missing"}
+    lost = {(task, epoch) for task in ("u-c", "v-a", "v-b") for epoch in (1, 2)}
+    assert missing == {("t-a", 1), *lost}  # lines come in the order of their end
+    run("rm", "r")
+    told = taken(run)["imported"]["notes"]
+    assert any("not known without --dataset" in note for note in told)
+
+
+def test_missing_rows_of_a_limited_run_are_named_by_the_data_set(
+    run: Commands, tmp_path: Path
+) -> None:
+    """EvalScope takes the first rows of a subset; those that came tell that these are they."""
+    more = {"Question": "More?", "Level": 2, "Final answer": "1", "file_name": ""}
+    write_folder(tmp_path / "own", [*ROWS, {"task_id": "u-d", **more}])
+    taken(run, "--dataset", "own")
+    found = read_run(run.store, "r")
+    assert verdicts(found)["u-c", 1] == "missing"
+    assert found.entry("u-d", 1) is None
+    assert found.entry("2023_level2[2]", 1) is None
+
+
+def test_arguments_that_were_kept_as_text_are_exact(run: Commands, tmp_path: Path) -> None:
+    """And a timeout may be a text: EvalScope takes its number."""
+
+    def change(line: dict[str, Any]) -> None:
+        for function in calls(line):
+            if function["name"] == "bash":
+                function["arguments"] = json.dumps(
+                    {**function["arguments"], "timeout": "7"}, indent=1
+                )
+
+    rewrite(tmp_path / "scope/predictions/toy-model/gaia_2023_level1.jsonl", change)
+    taken(run)
+    found = tape(run.store, "t-a")
+    first, command = found.reply(found.effects[0]), found.effects[1].request
+    assert isinstance(first, ModelReply)
+    assert first.tool_calls[0].arguments.startswith('{\n "command"')
+    assert isinstance(command, BashTape)
+    assert (command.command, command.timeout) == ("cat /shared_files/numbers.txt", 7.0)
+
+
+def test_a_tool_that_found_nothing_was_run(run: Commands, tmp_path: Path) -> None:
+    """Unlike one that there is none of."""
+
+    def change(line: dict[str, Any]) -> None:
+        for message in line["messages"]:
+            if message.get("error"):
+                message["error"]["message"] = message["content"] = "file not found: 99"
+
+    rewrite(tmp_path / "scope/predictions/toy-model/gaia_2023_level2.jsonl", change)
+    taken(run)
+    found = tape(run.store, "u-a")
+    assert [e.request.arguments for e in found.effects if isinstance(e, ToolEffect)] == [
+        {"page": 7}, {"page": 99},
+    ]  # fmt: skip
+
+
+def test_of_several_scores_the_main_one_counts(run: Commands, tmp_path: Path) -> None:
+    def change(line: dict[str, Any]) -> None:
+        score = line["sample_score"]["score"]
+        score.update(value={"format": 0.0, **score["value"]}, main_score_name="acc")
+
+    rewrite(tmp_path / "scope/reviews/toy-model/gaia_2023_level1.jsonl", change)
+    told = {found["task_id"] for found in taken(run)["imported"]["differences"]}
+    assert not told & {"t-a", "t-b"}
+
+
+def test_the_settings_are_those_of_the_model_and_name_the_split(
+    run: Commands, tmp_path: Path
+) -> None:
+    """Older versions wrote a file per call; the last by name may be of another model."""
+    folder = tmp_path / "scope/configs"
+    text = (folder / "task_config.yaml").read_text()
+    text = text.replace("dataset_id:", "eval_split: test\n    dataset_id:")
+    (folder / "task_config_a.yaml").write_text(text + "model_id: toy-model\n")
+    (folder / "task_config_b.yaml").write_text(
+        text.replace("max_steps: 5", "max_steps: 9") + "model_id: other\n"
+    )
+    (folder / "task_config.yaml").unlink()
+    taken(run)
+    found = read_run(run.store, "r")
+    assert (found.settings.loop.max_steps, found.dataset.split) == (5, "test")
 
 
 def test_without_a_target_nothing_is_scored(run: Commands, tmp_path: Path) -> None:

@@ -105,6 +105,135 @@ def test_a_log_in_one_text_of_an_older_kind(run: Commands) -> None:
     assert "tool schemas" in (found.end.report or {})["imported"]["missing"]
 
 
+def task_log(sample: dict[str, Any], steps: Any = (), **scores: Any) -> str:
+    """A `.json` log of one sample."""
+    head = import_fixtures.header([sample["id"]], epochs=1, status="success", results=None)
+    figures = [
+        {"name": name, "scored_samples": 1, "metrics": {"accuracy": {"value": value}}}
+        for name, value in scores.items()
+    ]
+    head["results"] = {"completed_samples": 1, "scores": figures}
+    head["plan"]["steps"] = [{"solver": "react", "params": params} for params in steps]
+    Path("one.json").write_text(json.dumps({**head, "samples": [sample]}))
+    return "one.json"
+
+
+def test_replies_are_as_the_model_gave_them(run: Commands) -> None:
+    """`react` takes the call of its submit tool, which may have another name, out of the messages,
+    and appends the answer to the text."""
+    log = import_fixtures.Log("t-a")
+    log.turn("I try.", ("answer_with", {"answer": "11"}))
+    log.result("answer_with", "11")
+    log.turn("Done.", ("answer_with", {"answer": "12"}))
+    log.messages[-1] = {**log.messages[-1], "content": "Done.\n\n12", "tool_calls": []}
+    steps = [{"submit": ["answer_with", None, None]}]
+    report = taken(run, task_log(log.sample(1, "Done.\n\n12", "C"), steps))
+    found = tape(run, "t-a")
+    last = found.reply(found.effects[-1])
+    assert isinstance(last, ModelReply)
+    assert (last.content, last.tool_calls[0].name) == ("Done.", "answer_with")
+    assert len(found.effects) == 2  # a submission is no call of a tool
+    why = report["imported"]["differences"][0]["why"]
+    assert why.endswith("is the text that inspect scored, not the one that was submitted")
+    path = task_log(log.sample(1, "12", "C"), steps)  # as with `answer_only`
+    assert taken(run, path, name="other")["imported"]["notes"] == []
+
+
+@pytest.mark.parametrize("kept", ["here", "as an attachment"])
+def test_exact_arguments_may_hold_an_address(run: Commands, kept: str) -> None:
+    command = {"command": "curl http://a.test/" + "long/" * 30}
+    log = import_fixtures.Log("t-a")
+    log.turn("I fetch it.", ("bash", command))
+    exact = json.dumps(command, indent=1)
+    if kept != "here":
+        message = log.events[-1]["call"]["response"]["choices"][0]["message"]
+        message["tool_calls"][0]["function"]["arguments"] = f"attachment://{import_fixtures.HASH}"
+    log.result("bash", "12")
+    log.turn("12")
+    sample = log.sample(1, "12", "C", attachments={import_fixtures.HASH: exact})
+    taken(run, task_log(sample))
+    reply = tape(run, "t-a").reply(tape(run, "t-a").effects[0])
+    assert isinstance(reply, ModelReply)
+    assert reply.tool_calls[0].arguments == exact
+
+
+def test_an_overflow_need_be_no_message(run: Commands) -> None:
+    log = import_fixtures.Log("t-a")
+    log.turn("I look.", ("bash", {"command": "ls"}))
+    log.result("bash", "numbers.txt")
+    log.turn("too long", stop="model_length")
+    lost = log.messages.pop()
+    sample = log.sample(1, "too long", "I")
+    sample["output"]["choices"] = [{"message": lost, "stop_reason": "model_length"}]
+    assert verdicts(taken(run, task_log(sample))) == {"t-a": "context_exceeded"}
+
+
+@pytest.mark.parametrize("kind", ["spans", "calls", "neither"])
+def test_exit_codes_of_calls_that_ran_at_once(run: Commands, kind: str) -> None:
+    """Sandbox events stand in the order of their ends; only a span tells whose they are."""
+    log = import_fixtures.Log("t-a")
+    log.turn("Both.", ("bash", {"command": "slow"}), ("bash", {"command": "fast"}))
+    for number in range(2):
+        id = log.say("tool", "", tool_call_id=f"call_{number}", function="bash")
+        if kind != "neither":
+            log.events.append({"event": "span_begin", "type": "tool", "span_id": f"s{number}"})
+        tool = {"event": "tool", "id": f"call_{number}", "message_id": id}
+        log.events.append(tool if kind != "calls" else {**tool, "message_id": None})
+    for number in (1, 0):
+        ran = {"event": "sandbox", "action": "exec", "result": 3 + number}
+        log.events.append(ran if kind == "neither" else {**ran, "span_id": f"s{number}"})
+    log.turn("12")
+    taken(run, task_log(log.sample(1, "12", "C")))
+    found = tape(run, "t-a")
+    replies = [found.reply(effect) for effect in found.effects[1:3]]
+    codes = [reply.exit_code for reply in replies if isinstance(reply, BashReply)]
+    assert codes == ([None, None] if kind == "neither" else [3, 4])
+
+
+def test_calls_that_were_not_allowed_were_not_run(run: Commands) -> None:
+    log = import_fixtures.Log("t-a")
+    for name, kind in (("look_up", "approval"), ("look_up", "cancelled"), ("look_up", "unknown")):
+        log.turn("I ask.", (name, {"page": 99}))
+        log.result(name, "", error={"type": kind, "message": "page not found"})
+    log.turn("12")
+    taken(run, task_log(log.sample(1, "12", "C")))
+    found = tape(run, "t-a")
+    assert [type(effect).__name__ for effect in found.effects] == [
+        "ModelEffect", "ModelEffect", "ModelEffect", "ToolEffect", "ModelEffect",
+    ]  # fmt: skip
+
+
+def test_the_figure_is_that_of_the_scorer_that_counts(run: Commands) -> None:
+    sample = import_fixtures.log_a(1)
+    sample["scores"] = {"match": {"value": "C", "answer": "12"}, **sample["scores"]}
+    report = taken(run, task_log(sample, match=0.25, gaia_scorer=1.0))
+    assert report["imported"]["theirs"] == {"mean_acc": 1.0, "num": 1}
+
+
+def test_texts_of_tool_schemas_may_be_attachments(run: Commands) -> None:
+    sample = import_fixtures.log_a(1)
+    for event in sample["events"]:
+        for tool in event.get("tools", ()):
+            tool["description"] = f"attachment://{import_fixtures.HASH}"
+    sample["events"][0]["error"] = None
+    taken(run, task_log(sample))
+    tools = tape(run, "t-a").request(0).tools
+    assert tools[0]["function"]["description"] == import_fixtures.LONG
+
+
+def test_a_failed_model_call_is_none_beside_the_conversation(run: Commands) -> None:
+    log = import_fixtures.Log("t-a")
+    log.turn("lost")
+    log.messages.pop()["id"] = "lost"
+    log.events[-1]["error"] = "overloaded"
+    log.turn("12", stop="unknown")
+    report = taken(run, task_log(log.sample(1, "12", "C")))
+    assert not any("outside" in note for note in report["imported"]["notes"])
+    last = tape(run, "t-a").reply(tape(run, "t-a").effects[-1])
+    assert isinstance(last, ModelReply)
+    assert last.finish_reason is None  # that is what inspect says of a reason that it does not know
+
+
 def test_zstandard_is_asked_for_by_name(run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     refused = run("import", "--from", "inspect", "log.eval", "--run", "r", status=3)
@@ -171,7 +300,7 @@ def test_a_log_goes_out_and_comes_back(run: Commands) -> None:
     assert again["model"] == first["model"]
     for task in ("t-a", "v-b"):
         old, new = tape(run, task), tape(run, task, name="again")
-        assert [old.reply(e) for e in old.effects][1:2] == [new.reply(e) for e in new.effects][1:2]
+        assert [old.reply(e) for e in old.effects][:2] == [new.reply(e) for e in new.effects][:2]
 
 
 def test_what_cannot_be_written_leaves_nothing(run: Commands, tmp_path: Path) -> None:

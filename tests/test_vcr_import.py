@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+import zstandard
 
 from harness.cassette import ModelEffect, Tape, read_cassette
 from harness.interop import vcr_files
@@ -143,6 +144,11 @@ BODIES: dict[str, Callable[[], dict[str, Any]]] = {
     "deflate": lambda: answer(200, zlib.compress(WHOLE), {"content-encoding": "deflate"}),
     "raw deflate": lambda: answer(
         200, zlib.compress(WHOLE, wbits=-zlib.MAX_WBITS), {"content-encoding": "deflate"}
+    ),
+    "zstd": lambda: answer(200, zstandard.compress(WHOLE), {"content-encoding": "zstd"}),
+    "zstd, in two frames": lambda: answer(
+        200, zstandard.compress(WHOLE[:9]) + zstandard.compress(WHOLE[9:]),
+        {"content-encoding": "zstd"},
     ),
     "unpacked already": lambda: answer(200, WHOLE, {"content-encoding": "gzip"}),
     "brotli, unpacked already": lambda: answer(200, WHOLE, {"content-encoding": "br"}),
@@ -339,11 +345,17 @@ BAD_VALUES: dict[str, tuple[Any, str]] = {
         ),
         "interaction 1, the response's body is damaged",
     ),
-    "unknown packing": (
+    "truncated zstd": (
         cassette(
-            pair(request(), answer(200, b"\x28\xb5\x2f\xfd\x00", {"content-encoding": "zstd"}))
+            pair(
+                request(), answer(200, zstandard.compress(WHOLE)[:-9], {"content-encoding": "zstd"})
+            )
         ),
-        "packed with zstd",
+        "is damaged: it is cut off",
+    ),
+    "unknown packing": (
+        cassette(pair(request(), answer(200, b"\x8b\x02\x80{}\x03", {"content-encoding": "br"}))),
+        "packed with br",
     ),
     "many values in a request": (
         changed(body='{"messages": [' + "{}," * 999_999 + "{}]}"),

@@ -8,7 +8,8 @@ import pytest
 
 from harness.agent import react
 from harness.cassette import Tape, read_cassette
-from harness.interop.importing import ImportedEffect, ImportedSample, Source, write_import
+from harness.interop.imported import ImportedEffect, ImportedSample, Source
+from harness.interop.importing import write_import
 from harness.records import (
     BashReply,
     BashRequest,

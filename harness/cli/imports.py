@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 from harness.store import Store
 
 if TYPE_CHECKING:
-    from harness.interop.importing import ImportReport
+    from harness.interop.imported import ImportReport
 
 # format → its reader in `harness.interop`, which has `import_run(store, path, name, dataset=…)`
 READERS = {"evalscope": "evalscope", "inspect": "inspect_log", "vcr": "vcr_import"}

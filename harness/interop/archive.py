@@ -6,12 +6,11 @@ zip library of Python before 3.14 does not know.
 
 from __future__ import annotations
 
-import io
 import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from harness.errors import DataError, LackError
 from harness.interop.reading import MAX_RECORD, open_file
@@ -24,6 +23,7 @@ MAX_TOTAL = 8 << 30
 
 _END = b"PK\x05\x06"
 _END64 = b"PK\x06\x06"
+_STEP = 256  # bytes that are unpacked at once: they become at most some MiB
 _WINDOW = 128 << 20  # what `zstd --ultra` uses at most; more is made to take memory
 
 
@@ -97,23 +97,36 @@ class Archive:
         packed = self._file.read(min(info.compress_size, limit + 1))
         if len(packed) != info.compress_size:
             raise ValueError("it is cut off, or too long")
-        with _zstd(io.BytesIO(packed)) as stream:
-            data: bytes = stream.read(min(info.file_size, limit) + 1)
+        data = read_zstd(packed, min(info.file_size, limit) + 1, str(self._path))
         if len(data) <= limit and zlib.crc32(data) != info.CRC:
             raise ValueError("its checksum is another")
         return data
 
 
-def _zstd(packed: BinaryIO) -> Any:
+def read_zstd(packed: bytes, size: int, what: str) -> bytes:
+    """At most so many bytes of what was compressed with Zstandard, in one frame or more.
+
+    LackError, naming `what`, without the package; ValueError for what is cut off; for other damage
+    the package's own error.
+    """
     try:
         import zstandard
     except ImportError:
         raise LackError(
-            "the log's members are compressed with Zstandard, which is not installed",
+            f"{what} is compressed with Zstandard, which is not installed",
             hint="pip install 'gaia-harness[inspect]'",
         ) from None
     unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-    return unpacker.stream_reader(packed, read_across_frames=True)
+    data, at = bytearray(), 0
+    while at < len(packed) and len(data) < size:
+        frame = unpacker.decompressobj()
+        while not frame.eof and len(data) < size:
+            if at >= len(packed):
+                raise ValueError("it is cut off")
+            data += frame.decompress(packed[at : at + _STEP])
+            at = min(at + _STEP, len(packed))
+        at -= len(frame.unused_data)
+    return bytes(data[:size])
 
 
 def _check_directory(file: BinaryIO, path: Path) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from harness.answers import answer_text
 from harness.dataset import Dataset
 from harness.errors import DataError
-from harness.interop.importing import MAX_EFFECTS, ImportedEffect
+from harness.interop.imported import MAX_EFFECTS, ImportedEffect
 from harness.interop.reading import NOTHING, plain
 from harness.records import (
     BashReply,
@@ -117,6 +117,9 @@ _BROKEN = re.compile(
     r"no module named 'ms_enclave'|docker\.errors",
     re.IGNORECASE,
 )
+_NOT_RUN = ("parsing", "approval", "cancelled")
+"""Errors of a call that no tool was run for."""
+_UNKNOWN_TOOL = re.compile(r"Tool '?.*'? (?:is not registered|not found)")
 _BAD_ARGUMENT = re.compile(r"float\(\) argument|could not convert string|invalid arguments", re.I)
 
 
@@ -143,6 +146,7 @@ class Talk:
         params: dict[str, Any] | None = None,
         timeout: float = 180.0,
         server: str = "",
+        submit: str = "submit",
         runs_unparsed: bool = False,
         turn: Callable[[Message], Turn] = lambda message: Turn(),
         bash: Callable[[Message, str, ToolError | None], BashReply | None],
@@ -150,26 +154,29 @@ class Talk:
     ) -> None:
         """`what` names the place in errors; `bash` reads a command's result, None where it was not
         run; `resolve` looks up texts that are kept elsewhere; `server` stands for the tools whose
-        server is not known; `runs_unparsed`: calls whose arguments could not be parsed were run."""
+        server is not known; `submit` is the tool that ends the loop; `runs_unparsed`: calls whose
+        arguments could not be parsed were run."""
         if len(messages) > MAX_EFFECTS:
             raise DataError(f"{what} has more than {MAX_EFFECTS} messages")
         self.effects: list[ImportedEffect] = []
         self.missing: set[str] = set()
         self.submitted: str | None = None
-        """The answer of the first submit call that could be read."""
+        """The answer of the submit call that ended the loop: the first one of its turn."""
         self.last: ModelReply | None = None
         """The last turn."""
         self.broken: list[str] = []
         """What was said by a sandbox that did not work, command by command."""
         self.worked = 0
         """Commands that a sandbox ran."""
-        self._what, self._model, self._server = what, model, server
+        self._what, self._model, self._server, self._submit = what, model, server, submit
         self._runs_unparsed = runs_unparsed
-        self._tools, self._params = Frozen(list(tools)), Frozen(params or {})
         self._timeout, self._turn, self._bash, self._resolve = timeout, turn, bash, resolve
+        self._tools = Frozen([self._resolved(tool) for tool in tools])
+        self._params = Frozen(params or {})
         self._history = History()
         self._open: list[tuple[ToolCall, Any]] = []
         self._lost = False  # whether arguments of this turn are not known at all
+        self._submits = True  # whether a submit call of this turn would be its first
         for message in messages:
             if message.role == "assistant":
                 self._assistant(message)
@@ -209,7 +216,7 @@ class Talk:
 
     def _assistant(self, message: Message) -> None:
         turn = self._turn(message)
-        self._open, self._lost = [], False
+        self._open, self._lost, self._submits = [], False, True
         for number, call in enumerate(message.tool_calls or ()):
             exact = turn.arguments[number] if number < len(turn.arguments) else None
             self._open.append(self._call(call, exact))
@@ -217,7 +224,7 @@ class Talk:
             content=self._text(message),
             tool_calls=tuple(call for call, _ in self._open),
             reasoning=self._reasoning(message),
-            finish_reason=_FINISHED.get(turn.finish_reason or "", turn.finish_reason),
+            finish_reason=_FINISHED.get(turn.finish_reason or "", turn.finish_reason) or None,
             usage=turn.usage,
             error=None if self._open else _ENDED.get(turn.finish_reason or ""),
         )
@@ -231,8 +238,9 @@ class Talk:
         """A call as it came, as far as that is known, and its arguments as a value."""
         raw = call.arguments if isinstance(call.function, str) else call.function.arguments
         value = self._resolved(plain(raw, self._what))
-        if isinstance(value, str):
-            text, value = value, None
+        if isinstance(value, str):  # as they came: the text is exact
+            text, value = value, _as_object(value)
+            exact = exact if exact is not None or value is None else text
         else:
             text = msgspec.json.encode(value if value is not None else {}).decode()
         if call.parse_error is not None:
@@ -241,13 +249,14 @@ class Talk:
             self._lost = self._lost or found is None
             text = found[1] if found else text
         if exact is not None:
-            text = exact
+            text = self._resolve(exact)
         else:
             self.missing.add(ARGUMENTS)
         came = ToolCall(call.id, call.name, text)
-        if call.name == "submit" and self.submitted is None and isinstance(value, dict):
+        if call.name == self._submit and self._submits and isinstance(value, dict):
             answer = value.get("answer")
             self.submitted = None if answer is None else answer_text(answer)
+            self._submits = False
         return came, value
 
     def _resolved(self, value: Any) -> Any:
@@ -266,7 +275,7 @@ class Talk:
             error = ToolError(self._resolve(error.message), error.type)
         call, arguments = self._called(message)
         shown = text or (error.message if error else "")
-        if call is not None and call.name != "submit":
+        if call is not None and call.name != self._submit:
             effect = self._effect(call, arguments, message, text, error)
             if effect is not None:
                 self.effects.append(effect)
@@ -289,7 +298,7 @@ class Talk:
         text: str,
         error: ToolError | None,
     ) -> ImportedEffect | None:
-        if error is not None and error.type == "parsing":
+        if error is not None and error.type in _NOT_RUN:
             return None
         if not isinstance(arguments, dict):
             if not self._runs_unparsed:
@@ -303,16 +312,12 @@ class Talk:
                 return None
             self.worked += not broken
             command = arguments.get("command", arguments.get("cmd"))
-            timeout = arguments.get("timeout")
-            fits = type(timeout) in (int, float) and 0 < timeout < 1e9
             request = BashRequest(
                 command if isinstance(command, str) else "",
-                float(timeout) if fits else self._timeout,
+                _seconds(arguments.get("timeout")) or self._timeout,
             )
             return ImportedEffect(request, reply)
-        if error is not None and (
-            "not registered" in error.message or "not found" in error.message
-        ):
+        if error is not None and _UNKNOWN_TOOL.match(error.message):
             return None
         given = ToolReply(text or (error.message if error else ""), error is not None)
         return ImportedEffect(ToolRequest(self._server, call.name, arguments), given)
@@ -328,7 +333,24 @@ class Talk:
         return bool(error.type == "permission" and _BROKEN.search(error.message))
 
 
-_FINISHED = {"max_tokens": "length", "model_length": "length"}
+def _as_object(text: str) -> dict[str, Any] | None:
+    """Arguments that were kept as a text; None where that is no JSON object."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def _seconds(timeout: Any) -> float | None:
+    """A command's timeout as the model gave it; EvalScope takes a text that is a number."""
+    try:
+        found = float(timeout) if isinstance(timeout, str | int | float) else 0.0
+    except (ValueError, OverflowError):
+        return None
+    return found if 0 < found < 1e9 else None
+
+
+_FINISHED = {"max_tokens": "length", "model_length": "length", "unknown": ""}
 _ENDED = {"model_length": "context_exceeded", "content_filter": "refused"}
 
 

@@ -15,34 +15,37 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from harness.dataset import UNKNOWN, Dataset
+from harness.dataset import Dataset
 from harness.errors import DataError, UsageError
 from harness.interop.conversation import (
     ARGUMENTS,
-    Message,
-    Perf,
     Talk,
-    ToolError,
-    Turn,
     by_question,
-    ended,
-    failed,
     question_of,
 )
-from harness.interop.importing import (
-    MAX_MISSING,
-    ImportedSample,
-    ImportReport,
-    Source,
-    write_import,
+from harness.interop.evalscope_rows import (
+    Index,
+    Metadata,
+    Prediction,
+    Review,
+    Reviewed,
+    Trace,
+    bash_reply,
+    outcome_of,
+    reviewed,
+    seconds_of,
+    turn_of,
+    usage_of,
 )
-from harness.interop.reading import NOTHING, decode, lines, plain, read_file
+from harness.interop.imported import ImportedSample, ImportReport, Source
+from harness.interop.importing import MAX_MISSING, write_import
+from harness.interop.reading import decode, lines, read_file
 from harness.interop.settings_yaml import read_settings
-from harness.records import BashReply, Outcome, Sample, Settings, Usage, Verdict
+from harness.records import Sample, Settings
 from harness.runfile import RunSettings, Selection
 from harness.store import Store
 
@@ -56,79 +59,9 @@ MISSING = (
 
 _FILE = re.compile(r"gaia_(.+)\.jsonl")
 _LEVEL = re.compile(r"2023_level([123])")
-_EXIT = re.compile(r"(?:^|\n)\[exit (-?\d{1,9})\]\Z")
+_ALL = "2023_all"
 _PARAMS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "parallel_tool_calls", "n")
 _MAX_LISTED = 10_000  # files of a folder
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    timestamp: float | None = None
-    message_id: str | None = None
-    latency_ms: float | None = None
-    payload: msgspec.Raw = NOTHING
-
-
-class _Trace(msgspec.Struct):
-    strategy: str | None = None
-    max_steps: int | None = None
-    events: list[_Event] = []
-    total_usage: Perf | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: Message | None = None
-    stop_reason: str | None = None
-
-
-class _Output(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: Perf | None = None
-    error: str | None = None
-
-
-class _Metadata(msgspec.Struct):
-    task_id: str | None = None
-    level: str | int | float | None = None
-    file_name: str | None = None
-
-
-class _Prediction(msgspec.Struct):
-    index: int
-    messages: list[Message] = []
-    model_output: _Output | None = None
-    agent_trace: _Trace | None = None
-    metadata: _Metadata | None = None
-
-
-class _Score(msgspec.Struct):
-    value: dict[str, msgspec.Raw] = {}
-    status: str | None = None
-    extracted_prediction: str | None = None
-    prediction: str | None = None
-
-
-class _SampleScore(msgspec.Struct):
-    score: _Score
-    generation_index: int | None = None
-    sample_metadata: _Metadata | None = None
-
-
-class _Review(msgspec.Struct):
-    index: int
-    sample_score: _SampleScore
-    target: str | list[str] | None = None
-
-
-class _Reviewed(NamedTuple):
-    """What is kept of a review; its messages are those of the prediction."""
-
-    verdict: Verdict | None
-    told: str
-    answer: str | None
-    target: str | None
-    generation: int | None
-    metadata: _Metadata | None
 
 
 class _Count(msgspec.Struct):
@@ -179,13 +112,24 @@ class _Folder:
         self.report = self._report()
         self.repeats = max(1, _whole(self.config.get("repeats")) or 1)
         self.warnings: list[str] = []
-        self.seen: dict[str, set[int]] = {}
-        """The indexes that were found, by subset."""
+        self.seen: dict[str, dict[int, str]] = {}
+        """The task ids that were found, by subset and row."""
         self._epochs: dict[str, int] = {}
 
     def _config(self) -> dict[str, Any]:
         files = [f for f in _listing(self.root / "configs") if f.name.startswith("task_config")]
-        return read_settings(files[-1]) if files else {}
+        found = [read_settings(file) for file in files]  # older versions wrote one per call
+        ours = [settings for settings in found if settings.get("model_id") == self.model]
+        return (ours or found or [{}])[-1]
+
+    def _benchmark(self, key: str) -> Any:
+        """A setting of GAIA's, as it was given or as it came out; None if it is in neither."""
+        for part in ("dataset_args", "resolved_benchmarks"):
+            found = self.config.get(part)
+            gaia = found.get("gaia") if isinstance(found, dict) else None
+            if isinstance(gaia, dict) and gaia.get(key):
+                return gaia[key]
+        return None
 
     def _report(self) -> _Report:
         path = self.root / "reports" / self.model / "gaia.json"
@@ -230,7 +174,7 @@ class _Folder:
             samples=self._samples(),
             dataset=self.dataset,
             dataset_id=self._dataset_id(),
-            split=split,
+            split="test" if self._benchmark("eval_split") == "test" else split,
             selection=Selection(
                 subsets=[name for name in sorted(self.files) if _LEVEL.fullmatch(name)],
                 limit=limit if limit and limit > 0 else None,
@@ -261,66 +205,89 @@ class _Folder:
 
     def _dataset_id(self) -> str:
         """The data set as EvalScope was told it; a folder's path is not kept."""
-        args = self.config.get("dataset_args")
-        gaia = args.get("gaia") if isinstance(args, dict) else None
-        id = gaia.get("dataset_id") if isinstance(gaia, dict) else None
+        id = self._benchmark("dataset_id")
         if not isinstance(id, str) or not id:
             return "gaia-benchmark/GAIA"
         return id.rstrip("/\\").replace("\\", "/").rpartition("/")[2] if id[:1] in "/.~" else id
 
+    def _requested(self) -> dict[str, tuple[int, int]]:
+        """How many rows of each subset were to be run, and how many are known to have failed."""
+        if self.report.execution_summary is not None:
+            return {
+                subset: (min(count.requested, 2 * MAX_MISSING) // self.repeats, count.errored)
+                for subset, count in self.report.execution_summary.subsets.items()
+            }
+        if self.dataset is None:
+            self.warnings.append(
+                "EvalScope did not report how many samples were to be run: those that are not "
+                "there are not known without --dataset"
+            )
+            return {}
+        told, limit = self._benchmark("subset_list"), self.config.get("limit")
+        counts = {name: len(self._items(name)) for name in told or self.files}
+        if isinstance(limit, float) and 0 < limit < 1:
+            counts = {name: int(count * limit) for name, count in counts.items()}
+        elif limit := _whole(limit):
+            counts = {name: min(count, limit) for name, count in counts.items()}
+        return {name: (count, 0) for name, count in counts.items()}
+
+    def _items(self, subset: str) -> list[Sample]:
+        """The rows of a subset in the user's own data set."""
+        items = self.dataset.items if self.dataset else ()
+        return [item.sample for item in items if subset in (item.subset, _ALL)]
+
     def _expected(self) -> list[tuple[str, int]]:
         """What was asked for and did not come, once all was read: by task id where that is known,
         else by its row."""
-        counts = self.report.execution_summary.subsets if self.report.execution_summary else {}
         found: list[tuple[str, int]] = []
-        for subset, count in counts.items():
-            rows = range(min(count.requested, 2 * MAX_MISSING) // self.repeats)
-            have = {index // self.repeats for index in self.seen.get(subset, ())}
-            lost = [row for row in rows if row not in have]
+        for subset, (count, errored) in self._requested().items():
+            have, items = self.seen.get(subset, {}), self._items(subset)[:count]
+            lost = [row for row in range(count) if row not in have]
             level = int(match[1]) if (match := _LEVEL.fullmatch(subset)) else 0
-            items = (
-                [i.sample for i in self.dataset.items if i.subset == subset] if self.dataset else []
-            )
-            if len(items) == len(rows):
-                found += [(sample.task_id, sample.level) for sample in items]
+            ids = {row: sample.task_id for row, sample in enumerate(items)}
+            if len(items) == count and have.items() <= ids.items():  # the same rows, in that order
+                found += [(items[row].task_id, items[row].level) for row in lost]
             else:
                 found += [(f"{subset}[{row}]", level) for row in lost]
             if lost:
+                told = f"; by EvalScope's own count, {errored} ended in error" if errored else ""
                 self.warnings.append(
-                    f"{subset}: not all that was asked for is there; by EvalScope's own count, "
-                    f"{count.errored} of {count.requested} ended in error"
+                    f"{subset}: {len(lost)} of {count} that were asked for are not there{told}"
                 )
         return found
 
     # --------------------------------------------------------------------------------- the samples
 
-    def _reviews_of_all(self) -> Iterator[tuple[tuple[str, int], _Reviewed]]:
+    def _reviews_of_all(self) -> Iterator[tuple[tuple[str, int], Reviewed]]:
         for subset in self.files:
             path = self.root / "reviews" / self.model / f"gaia_{subset}.jsonl"
             if not path.exists():
                 self.warnings.append(f"there are no reviews of {subset}")
                 continue
-            for what, line in lines(path):
-                review = decode(line, _Review, what)
-                yield (subset, review.index), _reviewed(review, what)
+            for what, line in lines(path, self.warnings):
+                review = decode(line, Review, what)
+                yield (subset, review.index), reviewed(review, what)
 
     def _samples(self) -> Iterator[ImportedSample]:
         for subset, path in self.files.items():
             last = {}
-            for number, (what, line) in enumerate(lines(path)):
-                last[decode(line, _Index, what).index] = number
-            self.seen[subset] = set(last)
-            for number, (what, line) in enumerate(lines(path)):
-                index = decode(line, _Index, what).index
+            for number, (what, line) in enumerate(lines(path, self.warnings)):
+                last[decode(line, Index, what).index] = number
+            self.seen[subset] = {}
+            for number, (what, line) in enumerate(lines(path, self.warnings)):
+                index = decode(line, Index, what).index
                 if last.get(index) != number:
                     self.warnings.append(f"{subset}: index {index} is there twice; the last counts")
                     continue
-                yield self._sample(decode(line, _Prediction, what), subset, what)
+                sample = self._sample(decode(line, Prediction, what), subset, what)
+                self.seen[subset][index // self.repeats] = sample.sample.task_id
+                yield sample
 
-    def _sample(self, found: _Prediction, subset: str, what: str) -> ImportedSample:
+    def _sample(self, found: Prediction, subset: str, what: str) -> ImportedSample:
         review = self.reviews.get((subset, found.index))
-        trace = found.agent_trace or _Trace()
-        by_message = {event.message_id: event for event in trace.events if event.message_id}
+        trace = found.agent_trace or Trace()
+        turns = [event for event in trace.events if event.type == "model_generate"]
+        by_message = {event.message_id: event for event in turns if event.message_id}
         talk = Talk(
             found.messages,
             what=what,
@@ -329,11 +296,11 @@ class _Folder:
             timeout=self.timeout,
             server="evalscope",
             runs_unparsed=True,
-            turn=lambda message: _turn(message, by_message, found, what),
+            turn=lambda message: turn_of(message, by_message, found, what),
             bash=bash_reply,
         )
         sample = self._identity(found, review, subset, what)
-        outcome, last_error, notes = _outcome(found, talk, review, what)
+        outcome, last_error, notes = outcome_of(found, talk, review, what)
         usage = trace.total_usage
         kept = talk.missing - set(MISSING)
         return ImportedSample(
@@ -344,20 +311,20 @@ class _Folder:
             verdict=review.verdict if review else None,
             told=review.told if review else "",
             truth=review.target if review else None,
-            usage=_usage(usage) if usage else None,
-            seconds=_seconds(trace),
+            usage=usage_of(usage) if usage else None,
+            seconds=seconds_of(trace),
             missing=sorted(kept) + ([] if review else ["its review"]),
             notes=notes,
         )
 
     def _identity(
-        self, found: _Prediction, review: _Reviewed | None, subset: str, what: str
+        self, found: Prediction, review: Reviewed | None, subset: str, what: str
     ) -> Sample:
         """The sample by its task id, which `index` is not."""
         prompt = next((m.content for m in found.messages if m.role == "user"), "")
         prompt = prompt if isinstance(prompt, str) else ""
         question = question_of(prompt)
-        metadata = found.metadata or _Metadata()
+        metadata = found.metadata or Metadata()
         if metadata.task_id is None and review is not None and review.metadata is not None:
             metadata = review.metadata
         task_id, level = metadata.task_id, _level(metadata.level)
@@ -383,10 +350,6 @@ class _Folder:
             file_name=metadata.file_name or "",
             epoch=epoch,
         )
-
-
-class _Index(msgspec.Struct):
-    index: int
 
 
 # ------------------------------------------------------------------------------------------ folders
@@ -442,105 +405,3 @@ def _level(value: str | int | float | None) -> int:
     """1 to 3; 0 where it is not said."""
     text = str(value).removesuffix(".0")
     return int(text) if text in ("1", "2", "3") else 0
-
-
-def _usage(found: Perf) -> Usage:
-    return Usage(max(found.input_tokens or 0, 0), max(found.output_tokens or 0, 0))
-
-
-def _seconds(trace: _Trace) -> float:
-    """From the first request to the last event."""
-    times = [event.timestamp for event in trace.events if event.timestamp is not None]
-    if not times:
-        return 0.0
-    first = trace.events[0].latency_ms or 0.0
-    return min(max(max(times) - min(times) + first / 1000, 0.0), 1e9)
-
-
-def _turn(message: Message, events: dict[str, _Event], found: _Prediction, what: str) -> Turn:
-    perf = message.perf_metrics
-    event = events.get(message.id or "")
-    meta: dict[str, Any] = {}
-    reason: str | None = None
-    if event is not None and event.type == "model_generate":
-        payload = plain(event.payload, what)
-        told = payload.get("stop_reason") if isinstance(payload, dict) else None
-        reason = told if isinstance(told, str) else None
-        if event.latency_ms is not None:
-            meta["seconds"] = round(event.latency_ms / 1000, 6)
-    if reason is None and message is found.messages[-1] and found.model_output is not None:
-        choices = found.model_output.choices
-        reason = choices[0].stop_reason if choices else None
-    return Turn(_usage(perf) if perf else Usage(), reason, meta or None)
-
-
-def bash_reply(message: Message, text: str, error: ToolError | None) -> BashReply | None:
-    """The result of a command, from the text that EvalScope makes of it; None if it did not run.
-
-    Its parts are joined by line ends: output, `[stderr]` and errors, `[TIMEOUT]` or `[exit N]`.
-    """
-    if error is not None:
-        return BashReply(exit_code=None, timed_out=True) if error.type == "timeout" else None
-    if text == "(no output)":
-        return BashReply()
-    code: int | None = 0
-    timed_out = text == "[TIMEOUT]" or text.endswith("\n[TIMEOUT]")
-    if timed_out:
-        text, code = text.removesuffix("[TIMEOUT]").removesuffix("\n"), None
-    elif match := _EXIT.search(text):
-        text, code = text[: match.start()], int(match[1])
-    head, mark, tail = ("\n" + text).rpartition("\n[stderr]\n")
-    stdout, stderr = (head[1:], tail) if mark else (text, "")
-    return BashReply(
-        stdout.encode("utf-8", "surrogatepass"),
-        stderr.encode("utf-8", "surrogatepass"),
-        code,
-        timed_out,
-    )
-
-
-def _reviewed(review: _Review, what: str) -> _Reviewed:
-    score = review.sample_score.score
-    verdict: Verdict | None = None
-    told = ""
-    usable = score.status in (None, "success")
-    for key, raw in score.value.items() if usable else ():
-        value = plain(raw, what)
-        if isinstance(value, int | float):
-            verdict, told = ("right" if value == 1 else "wrong"), f"{key} {value:g}"
-            break
-    target = review.target
-    if isinstance(target, list):
-        target = target[0] if len(target) == 1 else None
-    if (target or "").strip() in ("", UNKNOWN):  # the test split, which EvalScope scores too
-        target, verdict = None, None
-    answer = score.extracted_prediction
-    return _Reviewed(
-        verdict,
-        told,
-        score.prediction if answer is None else answer,
-        target,
-        review.sample_score.generation_index,
-        review.sample_score.sample_metadata,
-    )
-
-
-def _outcome(
-    found: _Prediction, talk: Talk, review: _Reviewed | None, what: str
-) -> tuple[Outcome, str | None, list[str]]:
-    """How the sample ended, why there is no answer, and what was decided about that."""
-    output = found.model_output or _Output()
-    if output.error:
-        return failed("model", output.error), None, []
-    answer = review.answer if review is not None else None
-    if answer is None and output.choices and output.choices[0].message is not None:
-        content = output.choices[0].message.content
-        answer = content if isinstance(content, str) else None
-    events = found.agent_trace.events if found.agent_trace else []
-    stopped = any(_is_cut_off(event, what) for event in events if event.type == "error")
-    return ended(talk, answer, stopped=stopped, tool="EvalScope")
-
-
-def _is_cut_off(event: _Event, what: str) -> bool:
-    payload = plain(event.payload, what)
-    return isinstance(payload, dict) and payload.get("message") == "max_steps_exceeded"

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import pairwise
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import msgspec
 
@@ -20,12 +20,16 @@ from harness import __version__, canonical
 from harness.cassette import FORMAT, VERSION, Agent, End, Header, encode_line
 from harness.dataset import UNKNOWN, Dataset, Item
 from harness.errors import DataError, LackError, UsageError
+from harness.interop.imported import (
+    MAX_EFFECTS,
+    Difference,
+    ImportedSample,
+    ImportReport,
+    Source,
+)
 from harness.journal import TapeWriter
 from harness.records import (
-    Failure,
     Outcome,
-    Reply,
-    Request,
     Sample,
     TrajectoryHash,
     Usage,
@@ -37,98 +41,10 @@ from harness.report import RunReport, SampleResult, metrics, verdict_for
 from harness.runfile import DatasetRef, Entry, RunFile, RunSettings, Selection, check, encode
 from harness.store import PREFIX, Store, check_run_name
 
-MAX_EFFECTS = 100_000
-"""Of one sample; no evaluation comes near it."""
-
 MAX_MISSING = 10_000
 """Samples and epochs that were to be run and are not there, where somebody says that many."""
 
 _IN_MEMORY = 16 << 20  # bytes of cassettes that wait in memory; more wait on the disk
-
-
-class ImportedEffect(NamedTuple):
-    """One request and its reply, or the failure that ended the sample there."""
-
-    request: Request
-    reply: Reply | None
-    failure: Failure | None = None
-    meta: dict[str, Any] | None = None
-    model: str = ""
-    """Of a model request: the model's name as the endpoint was given it."""
-
-
-class ImportedSample(msgspec.Struct, kw_only=True):
-    """One sample and epoch as the other tool recorded it."""
-
-    sample: Sample
-    """Its `task_id` is the data set's; level 0 where the tool does not say."""
-    effects: list[ImportedEffect]
-    outcome: Outcome
-    last_error: str | None = None
-    """`context_exceeded` or `refused`, where that is why there is no answer."""
-    verdict: Verdict | None = None
-    """The tool's own; None where it gave none."""
-    told: str = ""
-    """The tool's own verdict in its words, such as `acc 1`."""
-    truth: str | None = None
-    """As the tool was told; never stored in plain text."""
-    usage: Usage | None = None
-    """Tokens of the whole sample, where the replies do not say their own."""
-    seconds: float = 0.0
-    missing: list[str] = []
-    """What the tool did not keep of this sample."""
-    notes: list[str] = []
-    """What had to be decided while it was read: why there is no answer, for example."""
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The tool that a run comes from, and what it says of the whole run."""
-
-    tool: str
-    """As its users write it: `EvalScope`."""
-    version: str = ""
-    agent: str = ""
-    """Its loop, such as `evalscope:react`."""
-    missing: tuple[str, ...] = ()
-    """What it keeps of no sample."""
-    mean_acc: float | None = None
-    num: int | None = None
-    """The figure of its own report, and over how many samples."""
-    details: dict[str, Any] = {}
-    """More for the run file's `environment`: dates, images, versions. Nothing private."""
-
-    @property
-    def name(self) -> str:
-        """Tool and version."""
-        return f"{self.tool} {self.version}".strip()
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample whose verdict is another by our rules than by the tool's own."""
-
-    task_id: str
-    epoch: int
-    theirs: Verdict | None
-    told: str
-    """Theirs in their words."""
-    ours: Verdict
-    why: str
-
-
-class ImportReport(msgspec.Struct, kw_only=True):
-    """What an import came to."""
-
-    source: Source
-    report: RunReport
-    differences: list[Difference]
-    effects: dict[str, int]
-    """How many of each kind came over."""
-    notes: list[str]
-    """One line each; samples by their ids."""
-    rescored: int
-    """Verdicts that were computed by the official rules."""
-    truths: Dataset | None
-    """The samples with their truths, to be kept outside of the store; None if none is known."""
 
 
 class _Taken(msgspec.Struct, kw_only=True):
@@ -373,7 +289,7 @@ def _score(taken: Sequence[_Taken], truths: dict[str, str]) -> list[Difference]:
                     theirs=one.theirs,
                     told=one.told,
                     ours=entry.verdict,
-                    why=_why(one, truth),
+                    why="; ".join(dict.fromkeys([_why(one, truth).rstrip("."), *one.notes])),
                 )
             )
     return found
@@ -401,7 +317,7 @@ def _why(one: _Taken, truth: str | None) -> str:
         told = f"{failure.kind}: {failure.message[:160]}" if failure else "error"
         return f"it ended in an error ({told}), which counts in our denominator and is no answer"
     if one.outcome.answer is None:
-        return "; ".join(one.notes) or "there is no answer"
+        return one.notes[0] if one.notes else "there is no answer"
     if truth is None or entry.verdict == "unscored":
         return "the truth is not known here"
     if one.truth is not None and truth != one.truth:

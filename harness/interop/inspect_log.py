@@ -9,10 +9,9 @@ the formats: inspect_ai 0.3.285, log version 2, and what it says of older ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,20 +22,18 @@ from harness.interop.conversation import (
     ARGUMENTS,
     Message,
     Talk,
-    ToolError,
-    Turn,
     by_question,
     ended,
     failed,
     question_of,
 )
-from harness.interop.importing import ImportedSample, ImportReport, Source, write_import
+from harness.interop.imported import ImportedSample, ImportReport, Source
+from harness.interop.importing import write_import
+from harness.interop.inspect_events import Event, Events, Output, Tokens
 from harness.interop.reading import MAX_RECORD, NOTHING, decode, plain, read_file
-from harness.records import BashReply, Outcome, Sample, Settings, Usage, Verdict
+from harness.records import Outcome, Sample, Settings, Usage, Verdict
 from harness.runfile import RunSettings, Selection
 from harness.store import Store
-
-T = TypeVar("T")
 
 MAX_LOG = 256 << 20
 """Bytes of a log that is one JSON text."""
@@ -53,19 +50,6 @@ _MODEL_TROUBLE = re.compile(
 )
 _SANDBOX_TROUBLE = re.compile(r"sandbox|docker|container|compose|k8s|image", re.I)
 _PARAMS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "parallel_tool_calls")
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    input_tokens_cache_write: int | None = None
-    input_tokens_cache_read: int | None = None
-
-    @property
-    def ours(self) -> Usage:
-        """As an endpoint counts: inspect leaves cached tokens out of the input."""
-        cached = (self.input_tokens_cache_write or 0) + (self.input_tokens_cache_read or 0)
-        return Usage(max(self.input_tokens + cached, 0), max(self.output_tokens, 0))
 
 
 class _Config(msgspec.Struct):
@@ -105,8 +89,17 @@ class _Results(msgspec.Struct):
     completed_samples: int | None = None
 
 
+class _Step(msgspec.Struct):
+    params: msgspec.Raw = NOTHING
+
+
+class _Plan(msgspec.Struct):
+    steps: list[_Step] = []
+
+
 class _Log(msgspec.Struct):
     eval: _Spec
+    plan: _Plan | None = None
     version: int = 1
     status: str = "started"
     results: _Results | None = None
@@ -116,29 +109,6 @@ class _Log(msgspec.Struct):
 class _Score(msgspec.Struct):
     value: msgspec.Raw = NOTHING
     answer: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: Message | None = None
-    stop_reason: str | None = None
-
-
-class _Output(msgspec.Struct):
-    choices: list[_Choice] = []
-    completion: str | None = None
-    usage: _Usage | None = None
-    error: str | None = None
-
-
-class _Event(msgspec.Struct):
-    event: str = ""
-    output: msgspec.Raw = NOTHING
-    tools: msgspec.Raw = NOTHING
-    call: msgspec.Raw = NOTHING
-    working_time: float | None = None
-    message_id: str | None = None
-    action: str | None = None
-    result: msgspec.Raw = NOTHING
 
 
 class _EvalError(msgspec.Struct):
@@ -155,12 +125,12 @@ class _Sample(msgspec.Struct):
     input: str | list[Message] = ""
     target: str | list[str] = ""
     messages: list[Message] = []
-    output: _Output | None = None
+    output: Output | None = None
     scores: dict[str, _Score] | None = None
     metadata: dict[str, msgspec.Raw] | None = None
     files: list[str] | None = None
-    events: list[_Event] = []
-    model_usage: dict[str, _Usage] = {}
+    events: list[Event] = []
+    model_usage: dict[str, Tokens] = {}
     total_time: float | None = None
     started_at: str | None = None
     completed_at: str | None = None
@@ -232,6 +202,7 @@ class _Reader:
         }
         if self.log.status != "success":
             self.warnings.append(f"the log says of itself that it is {self.log.status[:40]!r}")
+        self._submit = _submit_name(self.log.plan, where)
         sandbox = plain(spec.sandbox, where)
         kind = sandbox.get("type") if isinstance(sandbox, dict) else None
         return write_import(
@@ -267,7 +238,8 @@ class _Reader:
 
     def _source(self) -> Source:
         spec, results = self.log.eval, self.log.results or _Results()
-        score = results.scores[0] if results.scores else _EvalScore()
+        name = _counting([score.name for score in results.scores])
+        score = next((score for score in results.scores if score.name == name), _EvalScore())
         metric = score.metrics.get("accuracy", score.metrics.get("mean", _Metric()))
         return Source(
             tool="inspect",
@@ -310,14 +282,15 @@ class _Reader:
             match = _ATTACHMENT.fullmatch(text)
             return look_up(match) if match else text
 
-        events = _Events(found, what)
+        events = Events(found.events, found.messages, found.output, what)
         talk = Talk(
-            found.messages,
+            events.messages,
             what=what,
             model=self.model,
             tools=events.tools,
             params=self.params,
             server="inspect",
+            submit=self._submit,
             turn=events.turn,
             bash=events.bash,
             resolve=resolve,
@@ -387,125 +360,31 @@ class _Reader:
         )
 
 
-class _Exact(msgspec.Struct):
-    arguments: str = ""
-
-
-class _ExactCall(msgspec.Struct):
-    function: _Exact = msgspec.field(default_factory=_Exact)
-
-
-class _ExactMessage(msgspec.Struct):
-    tool_calls: list[_ExactCall] | None = None
-
-
-class _ExactChoice(msgspec.Struct):
-    message: _ExactMessage = msgspec.field(default_factory=_ExactMessage)
-
-
-class _Response(msgspec.Struct):
-    choices: list[_ExactChoice] = []
-
-
-class _ModelCall(msgspec.Struct):
-    response: _Response | None = None
-
-
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
-    parameters: msgspec.Raw = NOTHING
-
-
-class _Events:
-    """What a sample's events add to its messages. They differ from version to version, and what
-    cannot be read of them is passed over."""
-
-    def __init__(self, found: _Sample, what: str) -> None:
-        self.tools: list[dict[str, Any]] = []
-        """The tools that the model was offered, as schemas."""
-        self._what = what
-        self._turns: dict[str, tuple[_Event, _Output]] = {}
-        self._exits: dict[str, int] = {}
-        self._last: Message | None = None
-        told: str | None = None  # the message of the tool that runs
-        for event in found.events:
-            if event.event == "model":
-                told = None
-                self._model(event)
-            elif event.event == "tool":
-                told = event.message_id
-            elif event.event == "sandbox" and event.action == "exec" and told is not None:
-                code = self._read(event.result, int)
-                if code is not None:
-                    self._exits[told] = code
-        spoken = {m.id for m in found.messages if m.role == "assistant"}
-        self.others = len(set(self._turns) - spoken) if None not in spoken else 0
-        """Model calls whose reply is no message of the conversation."""
-        turns = [m for m in found.messages if m.role == "assistant"]
-        self._last, self._output = (turns[-1] if turns else None), found.output
-
-    def _read(self, raw: msgspec.Raw, kind: type[T]) -> T | None:
-        try:
-            return decode(raw, kind, self._what)
-        except DataError:
-            return None
-
-    def _model(self, event: _Event) -> None:
-        output = self._read(event.output, _Output)
-        message = output.choices[0].message if output and output.choices else None
-        if output is None or message is None or message.id is None:
-            return
-        self._turns[message.id] = event, output
-        if not self.tools:
-            for tool in self._read(event.tools, list[_Tool]) or ():
-                function = {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": plain(tool.parameters, self._what),
-                }
-                self.tools.append({"type": "function", "function": function})
-
-    def turn(self, message: Message) -> Turn:
-        """Usage, reason of the end, time and exact arguments of one turn."""
-        event, output = self._turns.get(message.id or "", (None, None))
-        if output is None and message is self._last:
-            output = self._output
-        if output is None:
-            return Turn()
-        reason = output.choices[0].stop_reason if output.choices else None
-        meta: dict[str, Any] | None = None
-        exact: tuple[str, ...] = ()
-        if event is not None:
-            if event.working_time is not None:
-                meta = {"seconds": round(event.working_time, 6)}
-            call = self._read(event.call, _ModelCall)
-            if call is not None and call.response is not None and call.response.choices:
-                calls = call.response.choices[0].message.tool_calls or []
-                exact = tuple(call.function.arguments for call in calls)
-        if len(exact) != len(message.tool_calls or ()) or any("://" in text for text in exact):
-            exact = ()
-        return Turn(output.usage.ours if output.usage else Usage(), reason, meta, exact)
-
-    def bash(self, message: Message, text: str, error: ToolError | None) -> BashReply | None:
-        """The result of a command: both streams in one text."""
-        if error is not None and error.type not in ("timeout", *_RAN):
-            return None
-        output = text.encode("utf-8", "surrogatepass")
-        if error is not None and error.type == "timeout":
-            return BashReply(output, exit_code=None, timed_out=True)
-        return BashReply(output, exit_code=self._exits.get(message.id or ""))
-
-
-_RAN = ("unicode_decode", "limit", "output_limit")
-"""Errors of a command that was run, whose output could not be given."""
-
-
 def _score(found: _Sample) -> tuple[str, _Score | None]:
     """The score that counts: of a scorer for GAIA, else of the first."""
     scores = found.scores or {}
-    name = next((name for name in scores if "gaia" in name.lower()), next(iter(scores), ""))
+    name = _counting(scores)
     return name, scores.get(name)
+
+
+def _counting(scorers: Iterable[str]) -> str:
+    """Which of some scorers counts; empty for none of none."""
+    names = list(scorers)
+    return next((name for name in names if "gaia" in name.lower()), names[0] if names else "")
+
+
+def _submit_name(plan: _Plan | None, what: str) -> str:
+    """What the agent's submit tool is called: `react` and `basic_agent` take another name."""
+    for step in plan.steps if plan else ():
+        params = plain(step.params, what)
+        params = params if isinstance(params, dict) else {}
+        told = params.get("submit")  # a tuple or an object, whose first field is the name
+        told = told[0] if isinstance(told, list) and told else told
+        told = told.get("name") if isinstance(told, dict) else told
+        for name in (params.get("submit_name"), told):
+            if isinstance(name, str) and name:
+                return name
+    return "submit"
 
 
 def _verdict(scorer: str, score: _Score | None, what: str) -> tuple[Verdict | None, str]:

@@ -6,6 +6,7 @@ fills the rest of a line costs nothing; what is of another type than it should b
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import stat
@@ -112,8 +113,11 @@ def read_file(path: Path, limit: int = MAX_RECORD) -> bytes:
     return data
 
 
-def lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file that are not blank, each with what to call it in an error."""
+def lines(path: Path, notes: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file that are not blank, each with what to call it in an error.
+
+    A last line that breaks off is what a killed writer leaves: it is left out, and a note says so.
+    """
     try:
         with open_file(path) as file:
             number = 0
@@ -122,7 +126,20 @@ def lines(path: Path) -> Iterator[tuple[str, bytes]]:
                 what = f"{path}, line {number}"
                 if len(line) > MAX_RECORD:
                     raise DataError(f"{what} is longer than {MAX_RECORD >> 20} MiB; it is not read")
-                if line.strip():
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)  # some tools put it there
+                if not line.endswith(b"\n") and _breaks_off(line):
+                    note = f"{what} breaks off, as of a writer that was killed; it is left out"
+                    notes += [] if note in notes else [note]
+                elif line.strip():
                     yield what, line
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _breaks_off(line: bytes) -> bool:
+    try:
+        decode(line, msgspec.Raw, "")
+    except DataError as error:
+        return bool(line.strip()) and "truncated" in error.message
+    return False

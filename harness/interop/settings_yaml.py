@@ -33,7 +33,7 @@ class _Line(NamedTuple):
 def read_settings(path: Path) -> dict[str, Any]:
     """Mappings by key, lists of scalars, scalars. DataError for a file that cannot be used."""
     try:
-        text = read_file(path, MAX_SETTINGS).decode()
+        text = read_file(path, MAX_SETTINGS).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is no UTF-8 text") from None
     found = []

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from harness.errors import DataError, LackError
+from harness.interop.archive import read_zstd
 from harness.interop.reading import MAX_RECORD, read_file
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -219,6 +220,9 @@ def _unpacked(data: bytes, encoding: str, what: str) -> bytes:
             bits = zlib.MAX_WBITS if zlib_head else -zlib.MAX_WBITS
         elif name == "identity" or _looks_plain(data):
             continue
+        elif name == "zstd":
+            data = _unzstd(data, what)
+            continue
         else:
             raise DataError(
                 f"{what} is packed with {name[:20]}, which is not read",
@@ -232,6 +236,18 @@ def _unpacked(data: bytes, encoding: str, what: str) -> bytes:
 def _looks_plain(data: bytes) -> bool:
     """Whether a body begins as JSON, a stream of events or text does."""
     return all(byte >= 32 or byte in b"\t\r\n" for byte in data[:16]) and data[:16].isascii()
+
+
+def _unzstd(data: bytes, what: str) -> bytes:
+    try:
+        found = read_zstd(data, MAX_RECORD + 1, what)
+    except LackError:
+        raise
+    except Exception as error:  # the library's own, which is of no base that could be named here
+        raise DataError(f"{what} is damaged: {error}") from None
+    if len(found) > MAX_RECORD:
+        raise DataError(f"{what} is larger than {MAX_RECORD >> 20} MiB; it is not read")
+    return found
 
 
 def _inflated(data: bytes, bits: int, what: str) -> bytes:

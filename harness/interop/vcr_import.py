@@ -21,14 +21,14 @@ from harness.cassette import RecordedRequest
 from harness.dataset import Dataset
 from harness.errors import DataError, ModelError
 from harness.exchange import StoredExchange
-from harness.interop.importing import (
+from harness.interop.imported import (
     MAX_EFFECTS,
     ImportedEffect,
     ImportedSample,
     ImportReport,
     Source,
-    write_import,
 )
+from harness.interop.importing import write_import
 from harness.interop.vcr_files import (
     Interaction,
     NoCassetteError,

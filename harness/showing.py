@@ -23,7 +23,7 @@ from harness.costs import Price, cost_of, money
 from harness.dialogue import clean, cut
 from harness.errors import DamageError, UsageError
 from harness.recording import recorded_result
-from harness.records import BashReply, ModelReply
+from harness.records import BashReply, ModelReply, Settings
 from harness.report import RunReport, metrics, table
 from harness.runfile import Entry, RunFile, imported_from, read_run, whole_id
 from harness.store import Store
@@ -167,6 +167,9 @@ def _settings(run: RunFile) -> Iterator[str]:
         **msgspec.to_builtins(run.settings.loop),
         **_other_settings(run),
     }
+    if source:  # what that tool does not keep stands at its default here, and was not told
+        kept = ("data set", "agent", "image")
+        values = {k: v for k, v in values.items() if k in kept or v != _DEFAULTS.get(k)}
     for key, value in values.items():
         shown = value if isinstance(value, str) else canonical.dumps(value).decode()
         yield printable(f"  {key}: {shown}")
@@ -174,6 +177,7 @@ def _settings(run: RunFile) -> Iterator[str]:
         yield printable(f"  NOTE: {mark}")
 
 
+_DEFAULTS = {**msgspec.to_builtins(Settings()), "stream": False}
 _LIMITS = ("sample_seconds", "sample_tokens", "run_tokens")
 
 

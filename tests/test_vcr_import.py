@@ -253,7 +253,7 @@ def test_what_was_exported_comes_back_and_is_scored_the_same(here: Commands) -> 
     here.record("--epochs", "2", backend=WiredBackend(), run="r")
     here("export", "r", "--format", "vcr", "-o", "out")
     done = here("import", "--from", "vcr", "out", "--run", "i", "--dataset", "data")
-    assert "0 verdicts differ" in done.stdout
+    assert "differ" not in done.stdout  # vcrpy has no verdicts
     ours, theirs = read_run(here.store, "r"), read_run(here.store, "i")
     for one, other in zip(ours.samples, theirs.samples, strict=True):
         for name in ("task_id", "epoch", "level", "verdict", "steps", "usage", "status"):

@@ -115,11 +115,11 @@ def _lines(found: ImportReport, notes: list[str]) -> list[str]:
         over = "" if source.num is None else f" over {source.num}"
         ours = report.metrics["mean_acc"]
         told = "n/a" if ours is None else f"{ours:.4g}"
-        lines.append(
-            f"their own figure: {source.mean_acc:.4g}{over}; ours: {told} over "
-            f"{report.metrics['num']}"
-        )
-    lines.append(f"{len(found.differences)} verdicts differ from {source.tool}'s own")
+        told = f"{told} over {report.metrics['num']}"
+        if not found.rescored:
+            told = f"not computed, for want of truths (--dataset DIR); above are {source.tool}'s"
+        lines.append(f"their own figure: {source.mean_acc:.4g}{over}; ours: {told}")
+        lines.append(f"{len(found.differences)} verdicts differ from {source.tool}'s own")
     for one in found.differences:
         theirs = one.theirs or "not scored"
         told = f" ({one.told})" if one.told else ""

@@ -11,9 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from harness import canonical, records
 from harness.answers import answer_text
-from harness.errors import LackError, SampleError, UsageError
-from harness.records import Failure, Outcome, Sample, Settings
+from harness.errors import Interrupted, LackError, SampleError, UsageError
+from harness.records import Failure, Outcome, Sample, Settings, plain
 from harness.world import World
 from harness.world import __file__ as world_file
 
@@ -21,17 +24,26 @@ Agent = Callable[[Sample, World, Settings], str | None]
 
 BUILT_IN = "harness.agent:react"
 
+_SEAM = {canonical.__file__, records.__file__, world_file}
+"""Code of ours that a loop is in when a request cannot be made."""
+
 
 def attempt(agent: Agent, sample: Sample, world: Any, settings: Settings) -> Outcome:
     """Run the loop to its end. An error of the world counts, whatever the loop made of it.
+
+    The loop is given settings of its own, which it may change; when it is over, so is the world,
+    for threads that it left behind too.
 
     Raises what is not this sample's alone: divergences, damage, a full disk, an interruption.
     """
     answer: str | None = None
     failure: Failure | None = None
+    settings = msgspec.structs.replace(settings, params=plain(settings.params))
     try:
         given = agent(sample, world, settings)
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, Interrupted):
+        raise
+    except BaseException as error:  # CancelledError and the like do not mean the whole run
         failure = Failure("agent", _told(error))
     else:
         try:
@@ -39,6 +51,7 @@ def attempt(agent: Agent, sample: Sample, world: Any, settings: Settings) -> Out
         except (TypeError, ValueError, RecursionError):
             kind = type(given).__name__
             failure = Failure("agent", f"the agent returned a {kind} that is no answer")
+    world.end()
     ended_by = world.ended_by
     if isinstance(ended_by, SampleError):
         return Outcome(status="error", failure=Failure(ended_by.kind, ended_by.message))
@@ -53,7 +66,7 @@ def _told(error: BaseException) -> str:
     """The exception in one line, with the place in the agent's code that it came from."""
     place = ""
     trace = error.__traceback__.tb_next if error.__traceback__ else None  # behind `attempt` itself
-    while trace is not None and trace.tb_frame.f_code.co_filename != world_file:
+    while trace is not None and trace.tb_frame.f_code.co_filename not in _SEAM:
         place = f" ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
         trace = trace.tb_next
     try:

@@ -132,10 +132,13 @@ class Folder:
     """
 
     def __init__(self, root: Path) -> None:
+        self._given = root
+        with contextlib.suppress(OSError):  # there may be no current folder; then it is not needed
+            root = root.absolute()  # a user's loop may change the current folder
         self.root = root
 
     def label(self, name: str) -> str:
-        return str(self.root / name)
+        return str(self._given / name)
 
     def _path(self, name: str) -> Path:
         """Where a file is; DamageError when a folder on the way is a link."""
@@ -260,7 +263,10 @@ class Folder:
         while not missing[-1].parent.is_dir():
             missing.append(missing[-1].parent)
         for path in reversed(missing):
-            path.mkdir(exist_ok=True)
+            try:
+                path.mkdir(exist_ok=True)
+            except FileExistsError:  # it is a file, or a link to nowhere
+                raise NotADirectoryError(errno.ENOTDIR, f"{path} is no folder") from None
             _sync_folder(path.parent)
 
 

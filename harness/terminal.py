@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from unicodedata import combining, east_asian_width
 
 # C0, DEL, C1 | soft hyphen | Arabic letter mark | zero width space and directional marks (not the
@@ -44,6 +46,27 @@ def _json_escape(match: re.Match[str]) -> str:
         return char
     units = char.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
     return "".join("\\u" + unit for unit in units)
+
+
+def tell(line: str) -> None:
+    """One line to stderr, at once. Where it cannot be written, it is lost, and so is what follows.
+
+    A log on a full disk, a reader that went away, a terminal that was closed: what is told on the
+    way is not worth the work that it is about.
+    """
+    if sys.stderr is None:  # print would take stdout instead
+        return
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        silence(sys.stderr.fileno())
+
+
+def silence(stream: int) -> None:
+    """Point a file descriptor at nothing; what Python holds back for it would fail at the exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, stream)
+    os.close(nothing)
 
 
 def columns(text: str) -> int:

@@ -119,6 +119,9 @@ class _Imported(World):
             return self._turn()
         return self._run(request)
 
+    def end(self) -> None:
+        """Nothing is in flight, and nothing here can be spoilt."""
+
     def _turn(self) -> Reply:
         self._close()
         if not self._turns:

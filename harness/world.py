@@ -33,6 +33,7 @@ from harness.records import (
     TrajectoryHash,
     ValueRequest,
     failure_digest,
+    plain,
     reply_digest,
 )
 from harness.redact import Redactor
@@ -56,26 +57,40 @@ class World(ABC):
         """
 
 
+_OVER = "perform() after the loop has ended"
+
+
 class _OneAtATime(World):
     """Refuses overlapping calls, and repeats the error that ended the sample."""
 
     def __init__(self) -> None:
         self._open = threading.Lock()
-        self.ended_by: HarnessError | Interrupted | None = None
+        self.ended_by: BaseException | None = None
         """Set once a request failed; every later one fails in the same way."""
+        self._over = False
 
     def perform(self, request: Request) -> Reply:
         if not self._open.acquire(blocking=False):
-            raise RuntimeError("a second perform() on the same World while one is open")
+            told = _OVER if self._over else "a second perform() on the same World while one is open"
+            raise RuntimeError(told)
         try:
             if self.ended_by is not None:
                 raise self.ended_by
+            if self._over:
+                raise RuntimeError(_OVER)
             return self._perform(request)
-        except (HarnessError, Interrupted) as error:
-            self.ended_by = error
+        except BaseException as error:
+            if isinstance(error, HarnessError) or not isinstance(error, Exception):
+                self.ended_by = error
             raise
         finally:
             self._open.release()
+
+    def end(self) -> None:
+        """Refuse what is asked from now on; what a thread of the loop's asked before is awaited."""
+        self._over = True
+        with self._open:
+            return
 
     @abstractmethod
     def _perform(self, request: Request) -> Reply: ...
@@ -127,7 +142,7 @@ class Recorder(_OneAtATime):
         self._spent = spent or (lambda tokens: None)
         self._stopped = stopped or (lambda: False)
         self._keep_wire = keep_wire
-        self.tools, self.servers = world.tools, world.servers
+        self.tools, self.servers = plain(world.tools), plain(world.servers)  # a loop's own copies
         self.last_reply: ModelReply | None = None
 
     def _perform(self, request: Request) -> Reply:
@@ -183,7 +198,9 @@ def _made(request: ValueRequest) -> Reply:
     """
     try:
         return json.loads(json.dumps(request.make(), allow_nan=False))
-    except Exception as error:
+    except (KeyboardInterrupt, Interrupted):
+        raise
+    except BaseException as error:
         raise AgentError(
             f"the value {request.name!r} cannot be had: {type(error).__name__}: {error}"
         ) from error
@@ -230,7 +247,7 @@ class Replayer(_OneAtATime):
         self._loose = set(match_on) != set(MATCH_PARTS)
         self._match_on = frozenset(match_on)
         self._requests = tape.requests()
-        self.tools, self.servers = tools, servers or {}
+        self.tools, self.servers = plain(tools), plain(servers or {})  # a loop's own copies
         self.trajectory = TrajectoryHash()
         self.served = 0
         """Effects served so far."""
@@ -247,6 +264,7 @@ class Replayer(_OneAtATime):
 
     def _perform(self, request: Request) -> Reply:
         tape = self.tape
+        digest = request.digest(self._model)  # first of all: what has none ends a loop here as live
         if self.served >= len(tape.effects):
             failure = tape.end.failure if tape.end else None
             if failure is not None and failure.kind != "agent":
@@ -254,7 +272,6 @@ class Replayer(_OneAtATime):
                 raise SampleError.of_kind(failure.kind, failure.message)
             raise self._diverged(request)
         effect = tape.effects[self.served]
-        digest = request.digest(self._model)
         if effect.digest != digest and not (self._loose and self._matches(effect, request)):
             raise self._diverged(request)
         self.served += 1

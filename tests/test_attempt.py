@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Iterator
@@ -101,6 +102,10 @@ def test_what_is_no_json_value_is_the_agent_s_error(agent: Any, kind: str) -> No
 # --------------------------------------------------------------------------------- what it raises
 
 
+class Odd(BaseException):
+    """What libraries raise so that no handler keeps it, as asyncio's CancelledError."""
+
+
 class Silent(Exception):
     """An exception that cannot even be told."""
 
@@ -124,6 +129,10 @@ def raising(error: BaseException) -> Any:
         (SystemExit(3), "SystemExit: 3"),
         (Silent(), "Silent: (it has no text)"),
         (ExceptionGroup("two", [ValueError(), KeyError()]), "ExceptionGroup: two"),
+        (asyncio.CancelledError("late"), "CancelledError: late"),
+        (GeneratorExit(), "GeneratorExit: "),
+        (Odd("no Exception"), "Odd: no Exception"),
+        (BaseExceptionGroup("one", [Odd()]), "BaseExceptionGroup: one"),
         (UsageError("its own"), "UsageError: its own"),
         (DamageError("its own"), "DamageError: its own"),
         (ModelError("its own"), "ModelError: its own"),
@@ -170,6 +179,14 @@ def test_an_error_is_told_with_its_place_in_the_agent_s_code() -> None:
     outcome = attempt(misusing, SAMPLE, ScriptedWorld(lambda r: r.command), SETTINGS)  # type: ignore[union-attr]
     assert outcome.failure is not None
     assert outcome.failure.message.endswith(f"(test_attempt.py, line {line})")
+
+    def mistyping(sample: Sample, world: World, settings: Settings) -> None:
+        world.perform(BashRequest(None))  # type: ignore[arg-type]
+
+    line = mistyping.__code__.co_firstlineno + 1
+    failure = ends(mistyping).failure
+    assert failure is not None
+    assert failure.message.endswith(f"must be a str, not NoneType (test_attempt.py, line {line})")
 
 
 def test_endless_recursion_is_the_agent_s_error() -> None:
@@ -267,6 +284,53 @@ def test_calls_that_overlap_are_refused(swallow: bool) -> None:
     else:
         assert outcome.failure is not None
         assert "a second perform" in outcome.failure.message
+
+
+def test_the_world_is_over_when_the_loop_is() -> None:
+    """What a thread that was left behind asked before is awaited; it asks for nothing more."""
+    inside, go_on = threading.Event(), threading.Event()
+    refused: list[str] = []
+    threads: list[threading.Thread] = []
+
+    def slow(request: Request) -> Reply:
+        inside.set()
+        assert go_on.wait(30)
+        return BashReply(b"done")
+
+    def left_behind(world: World) -> None:
+        world.perform(BashRequest("in flight"))
+        try:
+            world.perform(BashRequest("too late"))
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    def agent(sample: Sample, world: World, settings: Settings) -> str:
+        threads.append(threading.Thread(target=left_behind, args=(world,)))
+        threads[0].start()
+        assert inside.wait(30)
+        threading.Timer(0.3, go_on.set).start()
+        return "x"
+
+    world = ScriptedWorld(slow)
+    assert attempt(agent, SAMPLE, world, SETTINGS).answer == "x"
+    assert go_on.is_set()
+    threads[0].join(30)
+    assert world.requests == [BashRequest("in flight")]
+    assert refused == ["perform() after the loop has ended"]
+
+
+def test_a_loop_may_change_the_settings_that_it_was_given() -> None:
+    """They are its own: neither the next sample nor the run file sees it."""
+    settings = Settings(params={"seed": 1, "extra_body": {"top_k": 1}})
+
+    def agent(sample: Sample, world: World, settings: Settings) -> str:
+        settings.params["seed"] += 1
+        settings.params["extra_body"]["top_k"] += 1
+        return str(settings.params)
+
+    answers = {attempt(agent, SAMPLE, ScriptedWorld([]), settings).answer for _ in range(3)}
+    assert answers == {"{'seed': 2, 'extra_body': {'top_k': 2}}"}
+    assert settings == Settings(params={"seed": 1, "extra_body": {"top_k": 1}})
 
 
 # ---------------------------------------------------------------------------------- finding loops

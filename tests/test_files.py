@@ -116,6 +116,39 @@ def test_an_appender_goes_on_behind_the_end(files: Files) -> None:
     assert files.read("j/x") == b""
 
 
+def test_a_folder_stays_where_it_is_whatever_the_current_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's loop may change it while a run is recorded."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    files = Folder(Path("s"))
+    files.write("a/x", b"1")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    files.write("a/y", b"2")
+    files.append("j/z").close()
+    assert files.read("a/x") == b"1"
+    assert files.listing("a") == ["a/x", "a/y"]
+    assert everything(tmp_path) == {"s/a/x": b"1", "s/a/y": b"2", "s/j/z": b""}
+    assert files.label("a/x") == "s/a/x"  # as it was named
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "link"])
+def test_what_is_no_folder_is_called_that(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(LackError, match=rf"cannot be written: .*{name[:4]} is no folder"):
+        Folder(tmp_path / name).write("a/x", b"1")
+
+
+def test_a_folder_without_a_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert not Folder(Path("s")).exists("a")
+    Folder(tmp_path / "s").write("a", b"1")
+
+
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_lock_is_shared_or_exclusive(files: Files, held: bool, wanted: bool) -> None:

@@ -200,6 +200,8 @@ def test_a_fork_into_a_run_that_is_something_else_is_refused(store: Store, data:
         fork(store, data, Backend(), max_steps=9)
     with pytest.raises(UsageError, match="name of its own"):
         fork(store, data, Backend(), "r", max_steps=9)
+    with pytest.raises(UsageError, match="--overwrite"):
+        fork(store, data, Backend(), "other.new", max_steps=9)
 
 
 def test_another_image_is_refused_unless_it_was_named(store: Store, data: Dataset) -> None:

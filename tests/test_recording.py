@@ -367,6 +367,25 @@ def test_overwrite_replaces_the_old_run_only_when_the_new_one_is_complete(
     assert not findings
 
 
+def test_the_place_where_a_run_is_recorded_anew_is_nobody_s_run(
+    store: Store, data: Dataset
+) -> None:
+    """`r.new` would be taken for the new recording of `r`, and removed."""
+    backend = Backend()
+    with pytest.raises(UsageError, match="is the name under which --overwrite records 'r'"):
+        take(store, config(data, "r.new"), backend)
+    assert store.runs() == []
+    # one that was given up half-way: another recording anew does not mix with it
+    take(store, config(data), backend)
+    changed: dict[str, Any] = {"loop": Settings(model="another"), "overwrite": True}
+    stop = threading.Event()
+    take(store, config(data, **changed), backend, progress=Stopping(stop), stop=stop)
+    asked = len(backend.asked)
+    with pytest.raises(UsageError, match=r"harness rm r\.new"):
+        take(store, config(data, overwrite=True), backend)
+    assert len(backend.asked) == asked
+
+
 def test_more_processes_give_the_same_in_the_same_order(store: Store, data: Dataset) -> None:
     take(store, config(data, epochs=3), Backend())
     changed = ReplayOptions(loop={"max_steps": 2}, task_ids=("a", "c"))

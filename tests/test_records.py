@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +57,7 @@ def test_a_history_is_a_list_that_shares_its_past(
 
 @given(
     st.lists(messages(), max_size=4),
-    st.lists(values(), max_size=2),
+    st.lists(st.dictionaries(texts, values(), max_size=3), max_size=2),
     st.dictionaries(texts, values(), max_size=3),
     texts,
 )
@@ -86,6 +87,66 @@ def test_a_request_is_not_changed_by_what_the_loop_does_later() -> None:
     params["extra_body"]["top_k"] = 2
     assert request.digest("m") == before
     assert request.messages[0]["content"] == "one"
+
+
+class Text(str):
+    """A text of another library's."""
+
+
+class Number(float):
+    """A number of another library's."""
+
+
+class Whole(int):
+    """A whole number of another library's."""
+
+
+def test_texts_and_numbers_of_other_libraries_are_taken_for_what_they_are() -> None:
+    """Nothing can write down their classes."""
+    ours: dict[str, Any] = {"a": ["x", 1.5, 2, True]}
+    theirs: dict[str, Any] = {Text("a"): (Text("x"), Number(1.5), Whole(2), True)}
+    pairs: list[tuple[Any, Any]] = [
+        (ModelRequest([ours], [ours], ours), ModelRequest([theirs], [theirs], theirs)),
+        (BashRequest("x", 2.0), BashRequest(Text("x"), Whole(2))),
+        (ToolRequest("x", "x", ours), ToolRequest(Text("x"), Text("x"), theirs)),
+        (ValueRequest("x", int), ValueRequest(Text("x"), int)),
+    ]
+    for mine, others in pairs:
+        assert mine.digest("m") == others.digest("m")
+        fields = ("messages", "tools", "params", "command", "timeout", "name", "arguments")
+        values = [getattr(others, field) for field in fields if hasattr(others, field)]
+        assert msgspec.json.encode([list(v) if isinstance(v, History) else v for v in values])
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (BashRequest, (b"ls",)),
+        (BashRequest, (None,)),
+        (BashRequest, (["ls"],)),
+        (BashRequest, ("ls", None)),
+        (BashRequest, ("ls", "soon")),
+        (BashRequest, ("ls", float("inf"))),
+        (BashRequest, ("ls", float("nan"))),
+        (ToolRequest, (None, "t", {})),
+        (ToolRequest, ("s", 5, {})),
+        (ToolRequest, ("s", "t", None)),
+        (ToolRequest, ("s", "t", ["x"])),
+        (ValueRequest, (5, int)),
+        (ModelRequest, ("hello",)),
+        (ModelRequest, (["hello"],)),
+        (ModelRequest, ([None],)),
+        (ModelRequest, ([{"content": object()}],)),
+        (ModelRequest, ([], ["bash"])),
+        (ModelRequest, ([], {"bash": 1})),
+        (ModelRequest, ([], [], ["seed"])),
+        (ModelRequest, ([], [], {"seed": float("nan")})),
+    ],
+)
+def test_what_could_not_be_written_down_is_no_request(kind: Any, arguments: Any) -> None:
+    """It is refused where the loop makes it: live, and in the same way in every replay."""
+    with pytest.raises((TypeError, ValueError)):
+        kind(*arguments)
 
 
 @pytest.mark.parametrize(

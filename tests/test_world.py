@@ -577,10 +577,52 @@ def explode() -> Any:
     raise OSError("no such thing")
 
 
+def leave() -> Any:
+    raise SystemExit(2)
+
+
+@pytest.mark.parametrize("arguments", [{1: 2}, {"a": {1}}, {"a": math.inf}])
+def test_a_request_that_has_no_digest_ends_the_loop_in_replay_as_it_did_live(
+    arguments: Any,
+) -> None:
+    def loop(sample: Sample, world: World, settings: Settings) -> None:
+        world.perform(BashRequest("x"))
+        world.perform(ToolRequest("s", "t", arguments))
+
+    recording = Recording(ScriptedWorld([BashReply()]))
+    outcome = attempt(loop, SAMPLE, recording.world, SETTINGS)
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "agent"
+    tape = recording.tape(outcome)
+    assert len(tape.effects) == 1
+    replayed = replay_tape(tape, loop, SETTINGS, place=PLACE)
+    assert replayed.identical
+    assert replayed.outcome == outcome
+
+
+def test_a_loop_s_tools_are_its_own() -> None:
+    """One that adds to them does not add to those of the next attempt."""
+    tools = [{"type": "function", "function": {"name": "theirs"}}]
+
+    def loop(sample: Sample, world: World, settings: Settings) -> str:
+        assert isinstance(world.tools, list)
+        world.tools[0]["function"]["description"] = "mine"
+        world.tools.append({"type": "function", "function": {"name": "mine"}})
+        world.perform(ModelRequest([{"role": "user", "content": "x"}], world.tools))
+        return "x"
+
+    recording = Recording(ScriptedWorld([ModelReply("y")], tools=tools))
+    tape = recording.tape(attempt(loop, SAMPLE, recording.world, SETTINGS))
+    for _ in range(2):
+        assert replay_tape(tape, loop, SETTINGS, place=PLACE, tools=tools).identical
+    assert tools == [{"type": "function", "function": {"name": "theirs"}}]
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
         (explode, "OSError: no such thing"),
+        (leave, "SystemExit: 2"),
         (lambda: math.nan, "ValueError"),
         (lambda: {1, 2}, "TypeError"),
         (lambda: b"x", "TypeError"),

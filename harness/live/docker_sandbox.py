@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 
 from harness.errors import SandboxError
 from harness.live.docker_client import Connection, cause, is_engine_error
@@ -58,6 +59,8 @@ class DockerSandbox:
         self._on_close = on_close
         self._lock = threading.Lock()
         self._lost: str | None = None
+        self._started: str | None = None
+        """When the container was started, as its engine says."""
         self._closed = threading.Event()
         self._memory_kills = 0
 
@@ -100,6 +103,7 @@ class DockerSandbox:
                 raise
 
     def _run(self, command: bytes, timeout: float) -> BashReply:
+        self._check()  # restarted, it would run the command as if nothing had been lost
         ended, notes = self._begin(command, timeout)
         code, kills = ended.exit_code, ended.memory_kills
         if kills is None:  # timed out, or its end was not seen
@@ -191,9 +195,29 @@ class DockerSandbox:
         if state.get("Paused"):
             return "sandbox lost: its container was paused"
         if state["Running"]:
+            self._started = self._started or state["StartedAt"]
+            if state["StartedAt"] != self._started:
+                return "sandbox died: its container was restarted"
             return None
-        if state.get("OOMKilled"):
-            return f"sandbox died: OOM (memory limit of {self._config.memory})"
         code = state.get("ExitCode")
+        if state.get("OOMKilled") or (code == 137 and self._memory_event(state["FinishedAt"])):
+            if self._config.memory is None:
+                return "sandbox died: OOM (the host ran out of memory)"
+            return f"sandbox died: OOM (memory limit of {self._config.memory})"
         how = "was killed" if code == 137 else "ended"
         return f"sandbox died: its container {how} (exit {code})"
+
+    def _memory_event(self, finished: str) -> bool:
+        """Whether the engine's log says that the memory limit was reached.
+
+        Its state of the container does not when it learned of the death first, which is seen in
+        one of fifty.
+        """
+        until = int(datetime.fromisoformat(finished).timestamp()) + 3  # by the engine's own clock
+        only = {"container": self.container, "event": "oom"}
+        try:
+            return bool(list(self._client.events(since=1, until=until, filters=only, decode=True)))
+        except Exception as error:  # an engine without a log
+            if not is_engine_error(error):
+                raise
+            return False

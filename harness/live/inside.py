@@ -78,13 +78,13 @@ def long_command(fd: int) -> str:
 
 COMMAND = """\
 {
-exec 3>&2 2>/dev/null
+exec 3>&2 2>/dev/null || { echo "nothing can be written to /dev/null"; exit 1; }
 for d in /sys/fs/cgroup /sys/fs/cgroup/pids; do  # bash would try to fork for 15 seconds
   read -r now <$d/pids.current && read -r most <$d/pids.max && [[ $most != max ]] || continue
   (( now < most )) || { echo "the limit of $most processes is used up"; exit 1; }
 done
 trap : HUP INT QUIT TERM PIPE  # handlers, unlike '', are not handed down to the command
-exec {idle}<> <(:)
+exec {idle}<> <(:) || { echo "there is no pipe in /dev/fd"; exit 1; }
 killed() {
   local f k v
   for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
@@ -100,9 +100,17 @@ held() {
   done
   return 1
 }
+say() {  # some programs make the pipes of their output, which are ours too, refuse when full
+  local i
+  for i in {1..1000}; do
+    printf %s "$*" && return
+    read -r -t 0.01 -u $idle
+  done
+}
 read -r nonce size && LC_ALL=C IFS= read -r -N $size command || exit 1
 (
-  cd /workspace || { mkdir -p /workspace; cd /workspace; }
+  cd /workspace || { mkdir -p /workspace; cd /workspace; } ||
+    echo '[sandbox] /workspace is no folder: the command was run in /' >&3
   unset OLDPWD
   echo 500 >/proc/self/oom_score_adj  # out of memory: rather the command than what watches over it
   printf %s $nonce
@@ -113,8 +121,8 @@ read -r nonce size && LC_ALL=C IFS= read -r -N $size command || exit 1
 code=$?
 kills=0
 killed
-printf '%s %s %s\n' $nonce $code $kills  # one write: nothing of a background child gets into it
-printf %s $nonce >&3
+say $nonce $code $kills$'\n'  # one write: nothing of a background child gets into it
+say $nonce >&3
 pause=1
 while held; do read -r -t $pause -u $idle; (( pause = pause < 8 ? 2 * pause : 8 )); done
 exit

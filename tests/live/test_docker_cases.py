@@ -232,6 +232,28 @@ def test_c04_background_flood_does_not_disturb(sandbox: DockerSandbox) -> None:
         assert elapsed(began) < SOON
 
 
+_REFUSING = """
+import fcntl, os
+for fd in (1, 2):
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
+while True:
+    for fd in (1, 2):
+        try:
+            os.write(fd, b"x" * 65536)
+        except BlockingIOError:
+            pass
+"""
+
+
+def test_c04_background_flood_that_does_not_wait(sandboxes: Sandboxes, full_image: str) -> None:
+    """Node's programs, for one, make the pipes refuse when they are full: for all who hold them."""
+    sandbox = sandboxes(image=full_image)
+    for _ in range(repeats(4, 20)):
+        reply = sandbox.run(f"python3 -c {quote(_REFUSING)} & sleep 0.5; exit 7", 20)
+        assert (reply.exit_code, reply.timed_out) == (7, False)
+        sandbox.run("kill $(cd /proc; grep -l BlockingIO [0-9]*/cmdline | cut -d/ -f1)", SOON)
+
+
 # --------------------------------------------------------------------------------- input and output
 
 
@@ -365,6 +387,17 @@ def test_c15_a_removed_working_folder_comes_back(sandbox: DockerSandbox) -> None
     assert (reply.stdout, reply.exit_code) == (b"/workspace\n", 0)
 
 
+@pytest.mark.parametrize("instead", ["echo x >/workspace", "ln -s /nowhere /workspace"])
+def test_c15_a_working_folder_that_cannot_come_back(sandbox: DockerSandbox, instead: str) -> None:
+    """A command that is run elsewhere is told so, and can put it right."""
+    assert sandbox.run(f"rm -rf /workspace; {instead}", SOON).exit_code == 0
+    reply = sandbox.run("pwd; echo own >&2; rm -f /workspace; exit 3", SOON)
+    assert (reply.stdout, reply.exit_code) == (b"/\n", 3)
+    told = b"[sandbox] /workspace is no folder: the command was run in /\n"
+    assert reply.stderr == told + b"own\n"
+    assert sandbox.run("pwd", SOON).stdout == b"/workspace\n"
+
+
 def test_nothing_of_ours_is_handed_to_the_command(sandbox: DockerSandbox) -> None:
     reply = sandbox.run("ls /proc/$$/fd; trap; compgen -v | grep -E 'nonce|size|kills'", SOON)
     assert reply.stdout == b"0\n1\n2\n"
@@ -464,7 +497,12 @@ def test_c13_memory_kill_of_the_container(sandboxes: Sandboxes, image: str) -> N
 @pytest.mark.parametrize("while_running", [True, False], ids=["running", "idle"])
 @pytest.mark.parametrize(
     ("how", "says"),
-    [("kill", "was killed"), ("remove", "was (killed|removed)"), ("pause", "was paused")],
+    [
+        ("kill", "was killed"),
+        ("remove", "was (killed|removed)"),
+        ("pause", "was paused"),
+        ("restart", "was (killed|restarted)"),
+    ],
 )
 def test_c13_container_that_is_lost(
     sandboxes: Sandboxes, docker_client: Client, how: str, says: str, while_running: bool
@@ -474,7 +512,9 @@ def test_c13_container_that_is_lost(
         "kill": lambda: docker_client.kill(sandbox.container),
         "remove": lambda: docker_client.remove_container(sandbox.container, force=True),
         "pause": lambda: docker_client.pause(sandbox.container),
+        "restart": lambda: docker_client.restart(sandbox.container, timeout=0),
     }[how]
+    sandbox.run("true", SOON)
     timer = threading.Timer(0.7 if while_running else 0, lose)
     timer.start()
     if not while_running:
@@ -533,6 +573,23 @@ def test_agent_removes_bash(sandbox: DockerSandbox) -> None:
     """Nothing can be run any more: the sample's error says so, the engine's words included."""
     sandbox.run("rm -f $(type -P bash) /bin/bash /usr/bin/bash", SOON)
     with pytest.raises(SandboxError, match=r"no process can be started in it: .*bash"):
+        sandbox.run("echo hi", SOON)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("rm -f /dev/null", "/dev/null"),
+        ("rm -f /dev/null; mkdir /dev/null", "nothing can be written to /dev/null"),
+        ("rm -f /dev/fd", "there is no pipe in /dev/fd"),
+    ],
+)
+def test_agent_removes_what_every_command_needs(
+    sandbox: DockerSandbox, command: str, told: str
+) -> None:
+    """What has not begun is no result, with whatever exit code."""
+    assert sandbox.run(command, SOON).exit_code == 0
+    with pytest.raises(SandboxError, match=f"no process can be started in it: .*{told}"):
         sandbox.run("echo hi", SOON)
 
 

@@ -15,9 +15,12 @@ from harness.store import Store
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.load_profile("ci")
 
-# a shell starts background jobs with SIGINT ignored, and every child would inherit that
+# a shell starts background jobs with SIGINT ignored, nohup ignores SIGHUP, and every child would
+# inherit that
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 LIVE = Path(__file__).parent / "live"
 

@@ -169,14 +169,20 @@ def test_a_dead_daemon_is_said_before_anything_is_paid(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_gone_ends_samples_as_errors(tmp_path: Path) -> None:
-    with policy(tmp_path / "server") as server:
+    """One that has answered before; one that never did gives up the run: `test_no_endpoint.py`."""
+    with policy(tmp_path / "server", "--delay", "0.3") as server:
         arguments = recording(
             tmp_path / "st", server, "--limit", "2", "-g", "retries=1", "-g", "retry_interval=0.1",
             "--json",
         )  # fmt: skip
-    done = harness(*arguments)
-    assert done.returncode == 4
-    assert json.loads(done.stdout)["metrics"]["error"] == 2
+        process = subprocess.Popen(
+            command(*arguments), stdout=subprocess.PIPE, text=True, env=environment()
+        )
+        while server.completions() < 2 and process.poll() is None:  # the first has arrived
+            time.sleep(0.05)
+    stdout, _ = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert json.loads(stdout)["metrics"]["error"] == 2
     assert harness(*arguments, "--ignore-errors").returncode == 0
     assert harness("replay", RUN, "--store", str(tmp_path / "st")).returncode == 0
     assert containers_of(RUN) == []

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,8 +96,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory, full_image: str) -> Iterato
     wrapper = folder / "runtime"
     wrapper.write_text(RUNTIME.format(python=sys.executable, runtime=runtime))
     wrapper.chmod(0o755)
+    short = tempfile.mkdtemp()  # Podman takes 50 characters at most
     of_ours = [
-        "podman", "--root", str(folder / "root"), "--runroot", str(folder / "run"),
+        "podman", "--root", str(folder / "root"), "--runroot", short,
         "--runtime", str(wrapper), "--cgroup-manager", "cgroupfs", "--events-backend", "file",
     ]  # fmt: skip
     socket = folder / "podman.sock"
@@ -132,7 +134,8 @@ def podman(tmp_path_factory: pytest.TempPathFactory, full_image: str) -> Iterato
             for _ in range(10):  # each command that looked mounted it on itself once more
                 if subprocess.run(["umount", mounted], capture_output=True, check=False).returncode:
                     break
-        shutil.rmtree(folder / "root")
+        shutil.rmtree(short, ignore_errors=True)
+        shutil.rmtree(folder / "root", ignore_errors=not (folder / "root").exists())
 
 
 def test_podman(tmp_path: Path, podman: str, docker_connection: Connection) -> None:

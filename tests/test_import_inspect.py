@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import sys
@@ -313,19 +312,6 @@ def test_what_cannot_be_written_leaves_nothing(run: Commands, tmp_path: Path) ->
     (tmp_path / "st/objects/sha256" / digest[:2] / digest[2:]).write_bytes(b"x")
     run("export", "r", "--format", "inspect", "-o", "out.eval", status=1)
     assert not list(tmp_path.glob("*out.eval*"))
-
-
-@pytest.mark.skipif(
-    not importlib.util.find_spec("inspect_ai"), reason="inspect_ai is not installed"
-)
-def test_inspect_itself_reads_an_exported_log(run: Commands) -> None:
-    from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries
-
-    taken(run)
-    run("export", "r", "--format", "inspect", "-o", "out.eval")
-    log = read_eval_log("out.eval", resolve_attachments=True)
-    assert (log.status, len(log.samples or [])) == ("success", 10)
-    assert len(read_eval_log_sample_summaries("out.eval")) == 10
 
 
 def test_of_two_members_of_one_name_the_later_counts(tmp_path: Path) -> None:

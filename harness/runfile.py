@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -213,6 +213,7 @@ class _Transport(msgspec.Struct):
     timeout: float = 0.0
     retries: int = 0
     retry_interval: float = 0.0
+    eval_batch_size: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 def check(run: RunFile, what: str) -> None:

@@ -36,7 +36,7 @@ def write_bundle(store: Store, name: str, output: str) -> tuple[int, int]:
     run = runfile.read_run(store, name)
     for entry in run.samples:
         if entry.cassette is not None:
-            what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+            what = entry.what(name)
             check_sample(read_cassette(store, entry.cassette, what), entry, what)
     objects = sorted(needed(store, [name]))
     head = json.dumps({"format": FORMAT, "version": VERSION, "run": name}).encode() + b"\n"

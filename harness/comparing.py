@@ -165,7 +165,7 @@ def _pair(
 
 def _tape(store: Store, run: RunFile, entry: Entry) -> Tape:
     assert entry.cassette is not None
-    what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {run.name!r}"
+    what = entry.what(run.name)
     return read_cassette(store, entry.cassette, what)
 
 

@@ -53,15 +53,11 @@ def leaderboard(
         entry = entries.get(task_id)
         row = {"task_id": task_id, "model_answer": ""}
         if entry is not None and entry.cassette is not None and entry.status == "ok":
-            what = _what(run, entry)
+            what = entry.what(run.name)
             row["model_answer"] = read_end(store, entry.cassette, what).answer or ""
             if traces:
                 row["reasoning_trace"] = _trace(store, entry.cassette, what)
         yield json.dumps(row)
-
-
-def _what(run: RunFile, entry: Entry) -> str:
-    return f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {run.name!r}"
 
 
 def _trace(store: Store, cassette: str, what: str) -> str:
@@ -108,7 +104,7 @@ def jsonl(store: Store, run: RunFile) -> Iterator[str]:
 
 def row(store: Store, run: RunFile, entry: Entry) -> dict[str, Any]:
     """One sample and epoch, with the keys of `JSONL_KEYS`."""
-    end = read_end(store, entry.cassette, _what(run, entry)) if entry.cassette else None
+    end = read_end(store, entry.cassette, entry.what(run.name)) if entry.cassette else None
     return {
         "run": run.name,
         "model": run.settings.loop.model,

@@ -19,7 +19,8 @@ from harness.errors import DamageError, Finding, Interrupted, LackError, LimitEr
 from harness.opening import BESIDE, RecordConfig, check_new_name, open_run
 from harness.records import MATCH_PARTS, Sample
 from harness.redact import Redactor
-from harness.report import RunReport, SampleResult, metrics, verdict_for
+from harness.report import RunReport, SampleResult, verdict_for
+from harness.results import missing_result, report_of, result_of
 from harness.runfile import (
     Entry,
     RunFile,
@@ -28,7 +29,7 @@ from harness.runfile import (
     write_run,
 )
 from harness.store import PREFIX, Store
-from harness.verdicts import known_truths, missing_result, notes_of
+from harness.verdicts import known_truths, notes_of
 
 
 class Backend(Protocol):
@@ -390,33 +391,12 @@ class Recording:
             notes.insert(
                 0, "cancelled: this report covers what was finished; the same command goes on"
             )
-        report = RunReport(
-            run=self.run.name,
-            model=self.run.settings.loop.model,
-            dataset=msgspec.to_builtins(self.run.dataset),
-            samples=results,
-            metrics=metrics(results, subsets=self.run.selection.subsets),
-            notes=notes,
-        )
+        report = report_of(self.run, results, notes)
         return Recorded(report=report, findings=self.findings, interrupted=self.stop.is_set())
 
 
 def _result(entry: Entry, end: End, drift: list[dict[str, Any]]) -> SampleResult:
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
-        status=entry.status,
-        verdict=entry.verdict,
-        verdict_source=entry.verdict_source,
-        answer=end.answer,
-        steps=entry.steps,
-        cassette=entry.cassette,
-        trajectory=PREFIX + end.trajectory,
-        drift=drift,
-        replayable=entry.replayable,
-        usage=entry.usage,
-    )
+    return result_of(entry, answer=end.answer, trajectory=PREFIX + end.trajectory, drift=drift)
 
 
 def recorded_result(store: Store, entry: Entry) -> SampleResult:

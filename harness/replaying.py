@@ -21,22 +21,14 @@ from harness.report import (
     SampleResult,
     Scorer,
     VerdictSource,
-    metrics,
     verdict_for,
 )
+from harness.results import damaged_result, missing_result, report_of, result_of
 from harness.runfile import Entry, RunFile, chosen, imported_from, read_run, tools_of
 from harness.scorer import question_scorer
 from harness.store import Store
 from harness.terminal import printable
-from harness.verdicts import (
-    damaged_result,
-    known_truths,
-    missing_result,
-    no_truths,
-    notes_of,
-    sealed_key,
-    sealed_verdict,
-)
+from harness.verdicts import known_truths, no_truths, notes_of, sealed_key, sealed_verdict
 from harness.vouching import vouch
 from harness.world import Diverged, Replayer
 
@@ -163,7 +155,7 @@ class RunReplay:
         """The cassette of a sample that has one, verified; DamageError when it cannot be used."""
         assert entry.cassette is not None
         name = self.run.name
-        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        what = entry.what(name)
         tape = read_cassette(self.store, entry.cassette, what)
         check_sample(tape, entry, what)
         return tape
@@ -258,13 +250,11 @@ def replay_run(
     if len(divergences) > SHOWN:
         progress(f"({len(divergences) - SHOWN} more reports: --task-id ID, or --json)")
     findings += summary(divergences)
-    report = RunReport(
-        run=name,
+    report = report_of(
+        replay.run,
+        results,
+        notes_of(replay.run, results, replay.options.match_on),
         model=replay.settings.model,
-        dataset=msgspec.to_builtins(replay.run.dataset),
-        samples=results,
-        metrics=metrics(results, subsets=replay.run.selection.subsets),
-        notes=notes_of(replay.run, results, replay.options.match_on),
         cost=cost_of(replay.entries),
     )
     if replay.imported:
@@ -336,23 +326,19 @@ def _result(
     outcome = replayed.outcome
     verdict, source = _verdict(entry, replayed, tape, scorer, truths, sealed)
     divergence = replayed.divergence
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
+    return result_of(
+        entry,
         status=outcome.status,
         verdict=verdict,
         verdict_source=source,
         answer=outcome.answer,
         steps=replayed.steps,
-        cassette=entry.cassette,
         trajectory=f"sha256:{replayed.trajectory}" if replayed.trajectory else None,
         identical=replayed.identical,
         divergence=(
             msgspec.to_builtins(divergence.report) if isinstance(divergence, Diverged) else None
         ),
         drift=tape.drift(),
-        replayable=entry.replayable,
         usage=tape.usage(),
     )
 

@@ -97,6 +97,10 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
     drift: int = 0
     """How many drifts were found when the sandbox was rebuilt."""
 
+    def what(self, run: str) -> str:
+        """What its cassette is called where something is said of it."""
+        return f"the cassette of sample {self.task_id!r}, epoch {self.epoch}, in run {run!r}"
+
 
 class RunFile(msgspec.Struct, kw_only=True):
     """A run."""

@@ -13,19 +13,12 @@ from harness.cassette import End, read_end
 from harness.dataset import Dataset
 from harness.errors import DamageError, LackError
 from harness.records import Verdict
-from harness.report import RunReport, SampleResult, Scorer, metrics, verdict_for
+from harness.report import RunReport, SampleResult, Scorer, verdict_for
+from harness.results import damaged_result, missing_result, report_of, result_of
 from harness.runfile import Entry, read_run, write_run
 from harness.scorer import answer_kind, question_scorer
 from harness.store import PREFIX, Store
-from harness.verdicts import (
-    damaged_result,
-    known_truths,
-    missing_result,
-    no_truths,
-    notes_of,
-    sealed_key,
-    sealed_verdict,
-)
+from harness.verdicts import known_truths, no_truths, notes_of, sealed_key, sealed_verdict
 
 if TYPE_CHECKING:
     from harness.sealing import SealedKey
@@ -93,7 +86,7 @@ def score_run(
             results.append(missing_result(entry))
             before["missing"] += 1
             continue
-        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        what = entry.what(name)
         try:
             end = read_end(store, entry.cassette, what)
         except DamageError as error:
@@ -112,14 +105,8 @@ def score_run(
             flips.append(_flip(result, old, end, truth, options.show_truths))
         if options.explain and result.verdict in ("wrong", "no_answer") and truth is not None:
             explained.append(_explained(result, end, truth, options.show_truths))
-    report = RunReport(
-        run=name,
-        model=run.settings.loop.model,
-        dataset=msgspec.to_builtins(run.dataset),
-        samples=results,
-        metrics=metrics(results, subsets=run.selection.subsets),
-        notes=[*_scorer_note(options), *notes_of(run, results), *_not_explained(options, truths)],
-    )
+    notes = [*_scorer_note(options), *notes_of(run, results), *_not_explained(options, truths)]
+    report = report_of(run, results, notes)
     return Scored(
         report=report, before=dict(before), flips=flips, explained=explained, findings=findings
     )
@@ -148,19 +135,15 @@ def _result(
     if truth is not None:
         source = "scored"
         verdict = verdict_for(end.status, end.answer, end.last_error, truth, scorer=scorer)
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
+    return result_of(
+        entry,
         status=end.status,
         verdict=verdict,
-        verdict_source=source,  # type: ignore[arg-type]
+        verdict_source=source,
         answer=end.answer,
         steps=end.totals.model,
-        cassette=entry.cassette,
         trajectory=PREFIX + end.trajectory,
         replayable=end.replayable,
-        usage=entry.usage,
     )
 
 

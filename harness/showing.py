@@ -24,7 +24,8 @@ from harness.dialogue import clean, cut
 from harness.errors import DamageError, UsageError
 from harness.recording import recorded_result
 from harness.records import BashReply, ModelReply, Settings
-from harness.report import RunReport, metrics, table
+from harness.report import RunReport, table
+from harness.results import report_of
 from harness.runfile import Entry, RunFile, imported_from, read_run, whole_id
 from harness.store import Store
 from harness.terminal import printable, printable_json
@@ -98,15 +99,7 @@ def recorded_report(store: Store, name: str) -> RunReport:
     """A run's report as it was recorded."""
     run = read_run(store, name)
     results = [recorded_result(store, entry) for entry in run.samples]
-    return RunReport(
-        run=name,
-        model=run.settings.loop.model,
-        dataset=msgspec.to_builtins(run.dataset),
-        samples=results,
-        metrics=metrics(results, subsets=run.selection.subsets),
-        notes=notes_of(run, results),
-        cost=cost_of(run.samples),
-    )
+    return report_of(run, results, notes_of(run, results), cost=cost_of(run.samples))
 
 
 def run_lines(store: Store, name: str, price: Price | None = None) -> Iterator[str]:
@@ -216,7 +209,7 @@ def transcript(
         raise UsageError(f"sample {entry.task_id!r}, epoch {epoch}, is not recorded yet")
     epochs = sum(other.task_id == entry.task_id for other in run.samples)
     of = f" of {epochs}" if epochs > 1 else ""
-    what = f"the cassette of sample {entry.task_id!r}, epoch {epoch}, in run {name!r}"
+    what = entry.what(name)
     if raw:
         text = store.get(entry.cassette, what).decode("utf-8", "backslashreplace")
         yield printable_json(text.rstrip("\n"))

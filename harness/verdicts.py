@@ -9,7 +9,7 @@ from harness.dataset import UNKNOWN, Dataset
 from harness.errors import DamageError, LackError
 from harness.records import MATCH_PARTS, Verdict
 from harness.report import SampleResult, Status, verdict_for
-from harness.runfile import Entry, RunFile
+from harness.runfile import RunFile
 from harness.store import Store
 from harness.truths import find
 
@@ -56,31 +56,6 @@ def sealed_verdict(
     truth = UNKNOWN if sealed.kind == "withheld" else "sealed"
     return verdict_for(
         status, answer, last, truth, scorer=lambda given, _: key.is_right(sealed, given)
-    )
-
-
-def missing_result(entry: Entry) -> SampleResult:
-    """A sample that has no cassette."""
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
-        status="missing",
-        verdict="missing",
-    )
-
-
-def damaged_result(entry: Entry) -> SampleResult:
-    """A sample whose cassette cannot be believed: counted as an error, never as it was."""
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
-        status="error",
-        verdict="error",
-        cassette=entry.cassette,
-        identical=False,
-        replayable=False,
     )
 
 

@@ -76,7 +76,7 @@ def _run(store: Store, name: str, used: set[str]) -> Iterator[Line]:
     for entry in run.samples:
         if entry.cassette is None:
             continue
-        what = f"the cassette of sample {entry.task_id!r}, epoch {entry.epoch}, in run {name!r}"
+        what = entry.what(name)
         try:
             tape = read_cassette(store, entry.cassette, what)
             used |= {entry.cassette, *named_by(tape.lines)}

@@ -20,7 +20,7 @@ RANKS: tuple[tuple[str, str], ...] = (
     ("0 what was spent", "costs"),
     ("1 store, prompts, figures", "attachments dialogue explain redact report store"),
     ("1 data, runs", "dataset progress runfile"),
-    ("1 truths; names", "names truths"),
+    ("1 results; truths; names", "names results truths"),
     ("2 cassettes", "cassette"),
     ("2 journals; reading tapes", "causes drift journal"),
     ("3 why a tape was left", "cuts matching"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from harness.store import Store
+
+if TYPE_CHECKING:
+    from harness.costs import Price
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,10 +24,21 @@ store_option = click.option(
     metavar="DIR",
     help="Where runs and cassettes are kept.",
 )
+
+
+def _price(context: click.Context, param: click.Parameter, given: str | None) -> Price | None:
+    if not given:
+        return None
+    from harness.costs import parse_price
+
+    return parse_price(given)
+
+
 price_option = click.option(
     "--price",
     envvar="HARNESS_PRICE",
     metavar="IN[,OUT]",
+    callback=_price,
     help="Price of a million input and output tokens: shows what was paid.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per run.")

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.common import emit, json_option, open_store, price_option, say, store_option
 from harness.errors import HarnessError
 
+if TYPE_CHECKING:
+    from harness.costs import Price
+
 
 @click.command()
 @store_option
 @json_option
 @price_option
-def ls(store_path: str, as_json: bool, price: str | None) -> None:
+def ls(store_path: str, as_json: bool, price: Price | None) -> None:
     """List the runs of the store."""
-    from harness.costs import parse_price
     from harness.showing import run_summary, summary_lines
 
-    store, paid = open_store(store_path), parse_price(price) if price else None
+    store = open_store(store_path)
     failed = False
     summaries: list[dict[str, Any]] = []
     for name in store.runs():
         try:
-            summaries.append(run_summary(store, name, paid))
+            summaries.append(run_summary(store, name, price))
         except HarnessError as error:
             say(f"error: {error}")
             failed = True
@@ -48,7 +50,7 @@ def show(
     task_id: str | None,
     store_path: str,
     as_json: bool,
-    price: str | None,
+    price: Price | None,
     epoch: int,
     raw: bool,
 ) -> None:
@@ -56,10 +58,9 @@ def show(
 
     --json: the run as `replay --json` prints it, or the sample as `export --format jsonl` does.
     """
-    from harness.costs import parse_price
     from harness.showing import run_lines, transcript
 
-    store, paid = open_store(store_path), parse_price(price) if price else None
+    store = open_store(store_path)
     if task_id is None:
         if raw:
             from harness.terminal import printable_json
@@ -71,10 +72,10 @@ def show(
             from harness.showing import recorded_report
 
             report = recorded_report(store, run)
-            report.cost = report.cost and report.cost.at(paid)
+            report.cost = report.cost and report.cost.at(price)
             emit(to_json(report))
             return
-        lines = run_lines(store, run, paid)
+        lines = run_lines(store, run, price)
     elif as_json:
         from harness.exporting import row
         from harness.runfile import read_run

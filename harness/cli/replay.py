@@ -80,7 +80,7 @@ def replay(
     new_name: str | None,
     dataset: str | None,
     jobs: int,
-    price: str | None,
+    price: Price | None,
     **given: Any,
 ) -> None:
     """Re-run the loop from the cassettes of RUNs (default: all): no container, network or key.
@@ -88,10 +88,8 @@ def replay(
     Exits 1 when a sample diverges, ends otherwise than it did, or is damaged. A fork exits 0, or
     4 when samples ended in error.
     """
-    from harness.costs import parse_price
     from harness.replaying import ReplayOptions
 
-    paid = parse_price(price) if price else None
     parts = tuple(part.strip() for part in match_on.split(",") if part.strip())
     if not parts or not set(parts) <= set(MATCH_PARTS):
         raise UsageError(f"--match-on takes some of {', '.join(MATCH_PARTS)}; not {match_on!r}")
@@ -120,7 +118,7 @@ def replay(
         fork_options = {"plan": plan, "live": on_divergence == "fork", "as_json": as_json}
         sys.exit(_fork(store, runs[0], new_name, options, data, given, **fork_options))
     names = runs_or_all(store, runs)
-    sys.exit(_replay(store, names, options, data, jobs, paid, as_json=as_json))
+    sys.exit(_replay(store, names, options, data, jobs, price, as_json=as_json))
 
 
 def _replay(

@@ -37,7 +37,8 @@ from harness.records import (
     failure_digest,
     reply_digest,
 )
-from harness.report import RunReport, SampleResult, metrics, verdict_for
+from harness.report import SampleResult, verdict_for
+from harness.results import missing_result, report_of, result_of
 from harness.runfile import DatasetRef, Entry, RunFile, RunSettings, Selection, check, encode
 from harness.store import PREFIX, Store, check_run_name
 
@@ -411,14 +412,7 @@ def _report(
 ) -> ImportReport:
     by_key = {(one.entry.task_id, one.entry.epoch): one for one in taken}
     results = [_result(entry, by_key.get((entry.task_id, entry.epoch))) for entry in run.samples]
-    report = RunReport(
-        run=run.name,
-        model=run.settings.loop.model,
-        dataset=msgspec.to_builtins(run.dataset),
-        samples=results,
-        metrics=metrics(results, subsets=run.selection.subsets),
-        notes=[*run.marks, run.selection.told(run.dataset.split)],
-    )
+    report = report_of(run, results, [*run.marks, run.selection.told(run.dataset.split)])
     effects = {
         kind: sum(getattr(one.totals, kind) for one in taken) for kind in ("model", "bash", "tool")
     }
@@ -443,24 +437,6 @@ def _report(
 
 def _result(entry: Entry, one: _Taken | None) -> SampleResult:
     if one is None:
-        return SampleResult(
-            task_id=entry.task_id,
-            epoch=entry.epoch,
-            level=entry.level,
-            status="missing",
-            verdict="missing",
-        )
-    return SampleResult(
-        task_id=entry.task_id,
-        epoch=entry.epoch,
-        level=entry.level,
-        status=entry.status,
-        verdict=entry.verdict,
-        verdict_source=entry.verdict_source,
-        answer=one.outcome.answer,
-        steps=entry.steps,
-        cassette=entry.cassette,
-        trajectory=PREFIX + one.trajectory,
-        replayable=False,
-        usage=entry.usage,
-    )
+        return missing_result(entry)
+    trajectory = PREFIX + one.trajectory
+    return result_of(entry, answer=one.outcome.answer, trajectory=trajectory, replayable=False)

@@ -31,6 +31,7 @@ from harness.live.owner import Owner, clean_scratch, scratch_folder
 from harness.live.sandbox import ImageIdentity, SandboxConfig, engine_for
 from tests.live.conftest import ROOT, Engines, Sandboxes, repeats, sample, unavailable
 from tests.live.registry import Registry, one_layer_image, with_file
+from tests.live.tcp import tcp_port
 
 
 def preflight(**settings: Any) -> tuple[DockerEngine, ImageIdentity, list[str]]:
@@ -402,33 +403,10 @@ def over_tcp(monkeypatch: pytest.MonkeyPatch, docker_connection: Any) -> Iterato
     """DOCKER_HOST is a TCP port that leads to the engine's socket."""
     if not docker_connection.host.startswith("unix://"):
         unavailable("the engine is remote already")
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def pump(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            source.close()
-            target.close()
-
-    def serve() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            engine = socket.socket(socket.AF_UNIX)
-            engine.connect(docker_connection.host.removeprefix("unix://"))
-            for pair in ((client, engine), (engine, client)):
-                threading.Thread(target=pump, args=pair, daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    host = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-    monkeypatch.setenv("DOCKER_HOST", host)
-    yield host
-    listener.close()
+    with tcp_port(docker_connection.host.removeprefix("unix://")) as port:
+        host = f"tcp://127.0.0.1:{port}"
+        monkeypatch.setenv("DOCKER_HOST", host)
+        yield host
 
 
 def test_commands_over_tcp(over_tcp: str, tiny_image: str, tmp_path: Path) -> None:
